@@ -13,10 +13,12 @@ mod domain_patterns;
 mod edns0;
 mod exchanges;
 mod expression;
+mod list;
 mod manifests;
 mod messages;
 mod query;
 mod questions;
+mod rpz;
 mod scenarios;
 mod selectors;
 mod shaped;
@@ -33,10 +35,12 @@ pub use domain_patterns::domain_patterns;
 pub use edns0::edns0;
 pub use exchanges::exchanges;
 pub use expression::expression;
+pub use list::list;
 pub use manifests::manifests;
 pub use messages::messages;
 pub use query::query;
 pub use questions::questions;
+pub use rpz::rpz;
 pub use scenarios::scenarios;
 pub use selectors::selectors;
 pub use shaped::shaped;
@@ -47,7 +51,7 @@ pub use zone::zone;
 pub type Target = fn(&[u8]);
 
 /// Every target by name: the name of its binary and of its corpus.
-pub const TARGETS: [(&str, Target); 19] = [
+pub const TARGETS: [(&str, Target); 21] = [
     ("answer", answer),
     ("cni", cni),
     ("corefile", corefile),
@@ -57,10 +61,12 @@ pub const TARGETS: [(&str, Target); 19] = [
     ("edns0", edns0),
     ("exchanges", exchanges),
     ("expression", expression),
+    ("list", list),
     ("manifests", manifests),
     ("messages", messages),
     ("query", query),
     ("questions", questions),
+    ("rpz", rpz),
     ("scenarios", scenarios),
     ("selectors", selectors),
     ("shaped", shaped),

@@ -17,6 +17,7 @@ mod form;
 mod key;
 mod lexer;
 mod lint;
+mod lists;
 mod parse;
 mod problem;
 mod selector;

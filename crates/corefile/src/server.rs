@@ -36,6 +36,8 @@ pub struct ServerBlock {
     pub acls: Vec<Acl>,
     /// In the order in which they are tried.
     pub rewrites: Vec<Rewrite>,
+    /// In the order in which they count.
+    pub rpzs: Vec<Rpz>,
     pub dns64: Option<Dns64>,
     pub header: Option<HeaderFlags>,
     /// The longest datagram that is sent to clients that speak EDNS0.
@@ -182,6 +184,7 @@ impl ServerBlock {
             templates: Vec::new(),
             acls: Vec::new(),
             rewrites: Vec::new(),
+            rpzs: Vec::new(),
             dns64: None,
             header: None,
             bufsize: None,
@@ -219,6 +222,7 @@ impl ServerBlock {
             Directive::Minimal => self.minimal = shaping::minimal(&line, report),
             Directive::Nsid => self.nsid = Some(shaping::nsid(&line, report)),
             Directive::Rewrite => self.rewrites.extend(rewrite::read(&line, report)),
+            Directive::Rpz => self.rpzs.extend(rpz::read(&line, report)),
             Directive::Timeouts => self.idle_timeout = shaping::timeouts(&line, report),
             Directive::Tls => self.tls = tls::read(&line, report),
             Directive::View => self.view = Some(view::read(&line, report)),

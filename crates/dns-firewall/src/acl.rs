@@ -22,8 +22,13 @@ impl Denied {
     pub(crate) fn words(&self) -> &'static str {
         match self {
             Self::Silence => "nothing",
-            Self::Reply(reply) if Header::read(reply).is_ok_and(|header| header.rcode == Rcode::REFUSED) => "REFUSED",
-            Self::Reply(_) => "NOERROR without data",
+            Self::Reply(reply) => match Header::read(reply).map(|header| (header.rcode, header.is_truncated)) {
+                Ok((Rcode::REFUSED, _)) => "REFUSED",
+                Ok((Rcode::NX_DOMAIN, _)) => "NXDOMAIN",
+                Ok((Rcode::SERV_FAIL, _)) => "SERVFAIL",
+                Ok((_, true)) => "an answer that is cut off",
+                _ => "NOERROR without data",
+            },
         }
     }
 }

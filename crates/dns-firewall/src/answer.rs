@@ -1,13 +1,16 @@
 //! What an exchange does with an answer: another upstream may be asked, the cache keeps it, and the response rules
 //! decide whether the client gets it.
 
+use crate::acl::Denied;
 use crate::exchange::Exchange;
 use crate::forward;
 use crate::lane::MustWait;
+use crate::lookup::{Pending, Prepared};
 use crate::message::Message;
 use crate::names::{LookedUp, Names};
 use crate::reply;
 use crate::report::{Report, Ruling, Source};
+use crate::rpz::Applied;
 use crate::rules::{Decision, Waiting, Walk};
 use namewall_corefile::Point;
 use namewall_dns::wire::{Header, Rcode, reply as plain};
@@ -21,13 +24,15 @@ pub(crate) enum Checked {
     Passes,
     /// The client gets this instead; none is silence.
     Denied(Option<Vec<u8>>),
+    /// A policy zone gives an alias instead, whose target is to be looked up. Nothing is reported yet.
+    Alias(Pending, Ruling),
 }
 
 impl Checked {
     /// For an answer that is passed on as it is.
     fn passing(self) -> Passing {
         match self {
-            Self::Passes => Passing::Pass,
+            Self::Passes | Self::Alias(..) => Passing::Pass,
             Self::Denied(denial) => denial.map_or(Passing::Silence, Passing::Instead),
         }
     }
@@ -35,7 +40,7 @@ impl Checked {
     /// For an answer from the cache in place of the upstream's.
     fn passing_with(self, answer: Vec<u8>) -> Passing {
         match self {
-            Self::Passes => Passing::Answer(answer),
+            Self::Passes | Self::Alias(..) => Passing::Answer(answer),
             Self::Denied(denial) => denial.map_or(Passing::Silence, Passing::Instead),
         }
     }
@@ -110,6 +115,7 @@ impl Exchange {
                     None => passing,
                 }
             }
+            Ok(Checked::Alias(pending, ruling)) => self.follow_policy(pending, ruling),
             Ok(denied) => denied.passing(),
             Err(wait) => {
                 let then: ThenPass = match changed {
@@ -162,6 +168,7 @@ impl Exchange {
     fn give_stale(self: Box<Self>, stale: Vec<u8>) -> Passing {
         let stale = self.dressed(stale);
         match self.check(&stale) {
+            Ok(Checked::Alias(pending, ruling)) => self.follow_policy(pending, ruling),
             Ok(checked) => checked.passing_with(stale),
             Err(wait) => self.check_later(wait, stale, |_, checked, stale| checked.passing_with(stale)),
         }
@@ -175,11 +182,32 @@ impl Exchange {
             Box::new(move || {
                 self.heard.borrow_mut().push(ask());
                 match self.check(&answer) {
+                    Ok(Checked::Alias(pending, ruling)) => self.follow_policy(pending, ruling),
                     Ok(checked) => then(&self, checked, answer),
                     Err(wait) => self.check_later(wait, answer, then),
                 }
             }),
         )
+    }
+
+    /// Looks the target of an alias up that a policy zone gives instead of an answer, on a thread that may wait.
+    fn follow_policy(mut self: Box<Self>, pending: Pending, ruling: Ruling) -> Passing {
+        self.ruled = Some(ruling);
+        Passing::Later(Box::new(move || match self.look_up(&pending) {
+            Prepared::Answer(answer) => {
+                let made = self.dressed(self.own(answer));
+                self.judge(&made, Some(made.clone()))
+            }
+            Prepared::Denied(denied, ruling) => {
+                let reply = match denied {
+                    Denied::Reply(reply) => Some(self.own(reply)),
+                    Denied::Silence => None,
+                };
+                let report = Report { of_response: ruling.as_ref(), reply: reply.as_deref(), ..self.report() };
+                report.tell_ended();
+                reply.map_or(Passing::Silence, Passing::Instead)
+            }
+        }))
     }
 
     /// Passes on what an upstream's answer says of a name. Returns whom the answer has to wait for, if anybody.
@@ -196,7 +224,9 @@ impl Exchange {
 
     /// Asks the response rules whether the client gets an answer, and reports the end of the question.
     pub(crate) fn check(&self, answer: &[u8]) -> Result<Checked, MustWait> {
-        let (block, report) = (self.block(), self.report());
+        let block = self.block();
+        let of_policy = self.ruled.as_ref().filter(|ruling| ruling.point == Point::Response);
+        let report = Report { of_response: of_policy, ..self.report() };
         let ended = |reply: Option<&[u8]>, end: &Report<'_>| {
             // Of an answer of our own nothing is reported yet: the walk may have had to begin again.
             if !matches!(self.source, Source::Upstream | Source::Redirected) {
@@ -204,7 +234,9 @@ impl Exchange {
             }
             Report { reply, ..*end }.tell_ended();
         };
-        if !block.lists.iter().any(|list| list.point == Point::Response) {
+        let has_rules = block.lists.iter().any(|list| list.point == Point::Response);
+        let asks_policies = !block.policies.is_empty() && self.ruled.is_none();
+        if !has_rules && !asks_policies {
             ended(Some(answer), &report);
             return Ok(Checked::Passes);
         }
@@ -215,12 +247,27 @@ impl Exchange {
             ended(Some(&failure), &report);
             return Ok(Checked::Denied(Some(failure)));
         };
+        if let Some(verdict) = self.policy_of_answer(answer, message.addresses())
+            && let Some(ruling) = self.ruling_of(&verdict, Point::Response)
+            && let Some(applied) = self.apply(&verdict)
+        {
+            let end = Report { of_response: Some(&ruling), ..report };
+            let reply = match applied {
+                Applied::Alias(so_far, alias) => return Ok(Checked::Alias(Pending::Alias { so_far, alias }, ruling)),
+                Applied::Answer(answer) => Some(answer),
+                Applied::Deny(Denied::Reply(reply)) => Some(reply),
+                Applied::Deny(Denied::Silence) => None,
+            };
+            let reply = reply.map(|reply| self.own(reply));
+            ended(reply.as_deref(), &end);
+            return Ok(Checked::Denied(reply));
+        }
         message.labels = self.labels.clone();
         let mut walk = Walk { waiting: Waiting::Forbidden, heard: &self.heard, trace: None };
         let mut decision = walk.decide(&block.lists, Point::Response, &mut message)?;
         refuse_redirect(&mut decision);
         let ruling = Ruling::of(&decision, Point::Response);
-        let end = Report { of_response: ruling.as_ref(), labels: &message.labels, ..report };
+        let end = Report { of_response: ruling.as_ref().or(of_policy), labels: &message.labels, ..report };
         end.tell_decision(&decision);
         if decision.outcome == Ok(Outcome::Allow) {
             ended(Some(answer), &end);

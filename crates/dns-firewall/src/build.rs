@@ -10,8 +10,9 @@ use crate::engines::{opa, rbac, themis};
 use crate::errors::Errors;
 use crate::fixed::{Fixed, host_name};
 use crate::forward::{self, Findings, Forwarding};
-use crate::hosts::Hosts;
+use crate::hosts::{BadLines, Hosts};
 use crate::lane::Lane;
+use crate::list_files::Lists;
 use crate::local::{Local, ZoneFile};
 use crate::log::Log;
 use crate::loops::LoopGuard;
@@ -20,6 +21,7 @@ use crate::metrics::Meters;
 use crate::names::Names;
 use crate::report::Observers;
 use crate::rewrite::Rewrite;
+use crate::rpz::Policy;
 use crate::rules::{Judge, List, Rule};
 use crate::service::{Block, Inside, Service};
 use crate::shape::Shape;
@@ -102,12 +104,13 @@ pub fn build_with(
     };
     let blocks: Vec<Block> = corefile.servers.iter().map(|server| builder.block(server)).collect();
     builder.look_for_twins(corefile, &blocks);
+    let lists = builder.lists(corefile);
     let Builder { routes, listen, encrypted, errors, warnings, .. } = builder;
     let encrypted = encrypted.into_iter().map(|(listen, _)| listen).collect();
     if !errors.is_empty() {
         return Err(errors);
     }
-    let inside = Inside { blocks, teller: around.teller.clone(), identities: around.identities.clone() };
+    let inside = Inside { blocks, lists, teller: around.teller.clone(), identities: around.identities.clone() };
     let endpoints = corefile.servers.iter().flat_map(endpoints::of_block).collect();
     // The longest counts. A block without one has the usual one.
     let is_set = corefile.servers.iter().any(|server| server.idle_timeout.is_some());
@@ -178,6 +181,7 @@ impl Builder<'_> {
             local,
             cache: server.cache.clone().map(|settings| Arc::new(Cache::new(settings))),
             acls: server.acls.iter().map(|acl| acl_for(acl, server)).collect(),
+            policies: server.rpzs.iter().filter_map(|rpz| self.policy(rpz)).collect(),
             rewrites: server.rewrites.iter().filter_map(|rewrite| self.rewrite(rewrite)).collect(),
             query_flags: server.header.iter().flat_map(|header| header.query.clone()).collect(),
             dns64: server.dns64.clone(),
@@ -271,11 +275,11 @@ impl Builder<'_> {
             let (is_later, told) = (AtomicBool::new(false), teller.clone());
             let path = file.clone();
             let read = move || {
-                let hosts = Hosts::read(&settings).map_err(|error| error.to_string())?;
+                let hosts = Hosts::read(&settings, &zones).map_err(|error| error.to_string())?;
                 if is_later.swap(true, Ordering::Relaxed) {
                     bad_lines(&path, &hosts).for_each(|line| told.tell(format!("[WARNING] {line}")));
                 }
-                Ok(hosts.for_zones(|| zones.clone()))
+                Ok(hosts)
             };
             match Watched::start(&file, every, read, teller) {
                 Ok(hosts) => {
@@ -298,6 +302,23 @@ impl Builder<'_> {
         }
         wrong.into_iter().for_each(|(place, message)| self.error(&place, message));
         local
+    }
+
+    /// The lists that expressions ask. They are looked at as often as the Corefile is.
+    fn lists(&mut self, corefile: &Corefile) -> Lists {
+        let mut lists = Lists::default();
+        let every = corefile.looked_at_every();
+        for Text { text: file, place } in corefile.lists() {
+            if lists.0.iter().any(|(known, _)| *known == file) {
+                continue;
+            }
+            let teller = &self.around.teller;
+            match teller.lists().open(&file, every, teller) {
+                Ok(list) => lists.0.push((file, list)),
+                Err(error) => self.error(&place, format!("in-list: {file}: {error}")),
+            }
+        }
+        lists
     }
 
     /// Who is told of a block's questions.
@@ -481,6 +502,19 @@ impl Builder<'_> {
         Forwarding::new(forward, self.routes.len() - 1, upstreams)
     }
 
+    fn policy(&mut self, settings: &corefile::Rpz) -> Option<Policy> {
+        match Policy::open(settings, &self.around.teller) {
+            Ok((policy, warning)) => {
+                self.warnings.extend(warning.map(|warning| format!("{}: {warning}", settings.place)));
+                Some(policy)
+            }
+            Err(error) => {
+                self.error(&settings.place, format!("rpz: {error}"));
+                None
+            }
+        }
+    }
+
     fn rewrite(&mut self, settings: &corefile::Rewrite) -> Option<Rewrite> {
         match Rewrite::new(settings) {
             Ok(rewrite) => Some(rewrite),
@@ -542,9 +576,12 @@ fn cluster_zones(kubernetes: &corefile::Kubernetes, server: &ServerBlock) -> Vec
 
 /// What is wrong with lines of a hosts file.
 fn bad_lines(path: &Path, hosts: &Hosts) -> impl Iterator<Item = String> {
-    hosts.bad_lines.iter().map(move |(line, problem)| {
+    let BadLines { first, more } = &hosts.bad_lines;
+    let first = first.iter().map(move |(line, problem)| {
         format!("{}:{line}: {problem}: what cannot be read there is left out", path.display())
-    })
+    });
+    let more = (*more > 0).then(|| format!("{}: {more} lines more cannot be read, and are left out", path.display()));
+    first.chain(more)
 }
 
 /// What counts where an engine fails, if that is written.

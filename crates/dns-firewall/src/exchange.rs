@@ -42,6 +42,8 @@ pub(crate) struct Exchange {
     pub(crate) labels: Vec<(String, String)>,
     /// What the query rules decided.
     pub(crate) ruling: Option<Ruling>,
+    /// What a policy zone has decided, if no other policy is asked any more.
+    pub(crate) ruled: Option<Ruling>,
     /// Where the answer comes from.
     pub(crate) source: Source,
     /// Which `forward` was asked, unless it was the first that is for the name.
@@ -87,6 +89,7 @@ impl Exchange {
             asked_at: inside.blocks[at.block].observers.clock(begun),
             labels: Vec::new(),
             ruling: None,
+            ruled: None,
             source: Source::Own,
             forward: None,
             heard: RefCell::default(),
@@ -110,6 +113,7 @@ impl Exchange {
             asked_at: self.asked_at,
             labels: Vec::new(),
             ruling: None,
+            ruled: None,
             source: Source::Own,
             forward: None,
             heard: RefCell::default(),

@@ -7,6 +7,7 @@ use crate::dns64;
 use crate::exchange::{Exchange, Unserved};
 use crate::message::{Message, text_of};
 use crate::reply::denial_words;
+use crate::rpz::Applied;
 use crate::rules::{Decision, Judge, List, Rule, Waiting, Walk};
 use crate::service::Service;
 use namewall_corefile::{FileSpan, Point, Text, Zone};
@@ -41,6 +42,8 @@ pub struct Explanation {
     pub is_known: bool,
     /// What response rules say of an answer, if there is one.
     pub response: Option<Walked>,
+    /// What a policy zone says of the answer, if one does.
+    pub policy_of_answer: Option<String>,
     /// Whether response rules are for this question.
     pub has_response_rules: bool,
     /// What the client gets if it is not the answer.
@@ -123,6 +126,7 @@ impl Service {
             notes: Vec::new(),
             is_known: true,
             response: None,
+            policy_of_answer: None,
             has_response_rules: false,
             denial: None,
         };
@@ -152,6 +156,26 @@ impl Service {
             return told;
         }
         let is_redirected = matches!(decision.outcome, Ok(Outcome::Redirect(_)));
+        let verdict = exchange.policy_of_question();
+        if let Some(verdict) = &verdict {
+            told.changes.push(exchange.policy_words(verdict));
+            match exchange.apply(verdict) {
+                None => {}
+                Some(Applied::Deny(denied)) => {
+                    told.denial = Some(denied.words());
+                    return told;
+                }
+                Some(Applied::Answer(answer)) => {
+                    told.way = Some(Way::Local("rpz"));
+                    told.judge(&exchange, message, &answer);
+                    return told;
+                }
+                Some(Applied::Alias(..)) => {
+                    (told.way, told.notes, told.is_known) = (Some(Way::Local("rpz")), vec![ALIAS], false);
+                    return told;
+                }
+            }
+        }
         let of_fixed = || block.local.fixed.answer(asked.query, question).filter(|_| !is_redirected);
         let altered = match of_fixed() {
             Some(_) => None,
@@ -223,14 +247,10 @@ impl Service {
         }
         let Some(answer) = answer else { return told };
         told.is_known = true;
-        let Ok(mut message) = message.with_answer(answer) else {
-            told.denial = Some("SERVFAIL");
+        if verdict.is_none() && told.take_policy(&exchange, answer) {
             return told;
-        };
-        if let Some((walked, decision)) = walk(&block.lists, Point::Response, &mut message) {
-            told.response = Some(walked);
-            told.denial = denial_words(&decision);
         }
+        told.judge(&exchange, message, answer);
         told
     }
 }
@@ -247,6 +267,32 @@ fn walk(lists: &[List], point: Point, message: &mut Message<'_>) -> Option<(Walk
 }
 
 impl Explanation {
+    /// Tells what a policy zone says of an answer. True if the client gets something else by it.
+    fn take_policy(&mut self, exchange: &Exchange, answer: &[u8]) -> bool {
+        let Ok(message) = Message::new(exchange).with_answer(answer) else { return false };
+        let Some(verdict) = exchange.policy_of_answer(answer, message.addresses()) else { return false };
+        self.policy_of_answer = Some(exchange.policy_words(&verdict));
+        match exchange.apply(&verdict) {
+            None => return false,
+            Some(Applied::Deny(denied)) => self.denial = Some(denied.words()),
+            Some(Applied::Answer(_)) => {}
+            Some(Applied::Alias(..)) => (self.notes, self.is_known) = (vec![ALIAS], false),
+        }
+        true
+    }
+
+    /// Asks the response rules about an answer.
+    fn judge<'a>(&mut self, exchange: &'a Exchange, message: Message<'a>, answer: &'a [u8]) {
+        let Ok(mut message) = message.with_answer(answer) else {
+            self.denial = Some("SERVFAIL");
+            return;
+        };
+        if let Some((walked, decision)) = walk(&exchange.block().lists, Point::Response, &mut message) {
+            self.response = Some(walked);
+            self.denial = denial_words(&decision);
+        }
+    }
+
     /// Whether the client gets an answer, as far as that can be told.
     pub fn passes(&self) -> bool {
         self.denial.is_none()
@@ -272,6 +318,7 @@ impl Explanation {
         lines.extend(self.changes.iter().cloned());
         lines.extend(self.way.map(|way| way.to_string()));
         lines.extend(self.notes.iter().map(ToString::to_string));
+        lines.extend(self.policy_of_answer.iter().cloned());
         lines.extend(self.response.iter().flat_map(|walked| &walked.lists).flat_map(ListTold::lines));
         lines.push(format!("the client gets {}", self.client_gets()));
         lines

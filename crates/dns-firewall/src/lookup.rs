@@ -17,6 +17,7 @@ use crate::records::Decoded;
 use crate::reply::{self, Sections};
 use crate::report::Ruling;
 use crate::rewrite::{self, Rewritten};
+use crate::rpz::{Applied, Verdict};
 use crate::rules::{Decision, Waiting, Walk};
 use crate::shape::change_flags;
 use namewall_corefile::{AclAction, Point};
@@ -54,6 +55,8 @@ pub(crate) enum Prepared {
 /// Who does not let a look-up pass.
 enum Stopped {
     Rules(Box<Decision>, Point),
+    /// A policy zone, as it is reported.
+    Policy(Box<Verdict>, Option<Ruling>),
     Acl(AclAction),
 }
 
@@ -98,6 +101,10 @@ impl Exchange {
         match found {
             Ok(answer) => Prepared::Answer(answer),
             Err(Stopped::Acl(action)) => Prepared::Denied(acl::denial(action, self.query()), None),
+            Err(Stopped::Policy(verdict, ruling)) => {
+                let failed = || Denied::Reply(plain::failure(self.query(), Rcode::SERV_FAIL));
+                Prepared::Denied(self.denial_of(&verdict).unwrap_or_else(failed), ruling)
+            }
             Err(Stopped::Rules(decision, point)) => {
                 let denied = reply::denied(self, &decision).map_or(Denied::Silence, Denied::Reply);
                 Prepared::Denied(denied, Ruling::of(&decision, point))
@@ -228,7 +235,18 @@ impl Exchange {
             _ => return Err(Stopped::Rules(Box::new(decision), Point::Query)),
         };
         let labels = message.labels;
-        let answer = inner.answered(Way { server, left })?;
+        let of_question = inner.policy_of_question();
+        let mut answer = match of_question.as_ref().and_then(|verdict| inner.applied(verdict, Point::Query, left)) {
+            Some(applied) => applied?,
+            None => inner.answered(Way { server, left })?,
+        };
+        if of_question.is_none() {
+            let Ok(message) = Message::new(&inner).with_answer(&answer) else { return failed() };
+            let of_answer = inner.policy_of_answer(&answer, message.addresses());
+            if let Some(applied) = of_answer.and_then(|verdict| inner.applied(&verdict, Point::Response, left)) {
+                answer = applied?;
+            }
+        }
         let Ok(mut message) = Message::new(&inner).with_answer(&answer) else { return failed() };
         message.labels = labels;
         let Ok(mut decision) = walk.decide(&block.lists, Point::Response, &mut message) else { return failed() };
@@ -239,6 +257,15 @@ impl Exchange {
         } else {
             Err(Stopped::Rules(Box::new(decision), Point::Response))
         }
+    }
+
+    /// The answer that a policy zone gives; none if the question or the answer passes. Waits.
+    fn applied(&self, verdict: &Verdict, point: Point, left: Left) -> Option<Result<Vec<u8>, Stopped>> {
+        Some(match self.apply(verdict)? {
+            Applied::Deny(_) => Err(Stopped::Policy(Box::new(verdict.clone()), self.ruling_of(verdict, point))),
+            Applied::Answer(answer) => Ok(answer),
+            Applied::Alias(so_far, alias) => self.complete(&so_far, &alias, left),
+        })
     }
 
     /// The answer to a question that the query rules let pass: `dns64`, `rewrite`, `acl`, and then all others. Waits.

@@ -4,7 +4,7 @@ use crate::exchange::Exchange;
 use crate::service_hints::addresses_of;
 use namewall_corefile::{Encoding, OF_NAMES, Zone};
 use namewall_dns::wire::{Edns, Header, Name, RecordType, Section, WireError, records};
-use namewall_expression::{Fact, Facts, Phase, Value};
+use namewall_expression::{Fact, Facts, ListedAt, Phase, Value};
 use namewall_policy::dns_codes::{CLASSES, RCODES, TYPES};
 use std::borrow::Cow;
 use std::fmt::{Debug, Write};
@@ -136,6 +136,10 @@ impl Facts for Message<'_> {
             Fact::ResponseIps => Value::Addresses(Cow::Borrowed(self.addresses())),
             Fact::Label(label) => self.label(label),
         }
+    }
+
+    fn listed(&self, list: &str, name: &str) -> Result<Option<ListedAt>, String> {
+        self.exchange.inside.lists.listed(list, name)
     }
 
     fn phase(&self) -> Phase {

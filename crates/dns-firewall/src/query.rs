@@ -12,6 +12,7 @@ use crate::loops::Sighting;
 use crate::message::{Message, is_under};
 use crate::reply;
 use crate::report::{Report, Ruling, Source};
+use crate::rpz::Applied;
 use crate::rules::{Decision, Waiting, Walk};
 use crate::shape::Client;
 use namewall_corefile::{Point, Zone};
@@ -83,10 +84,16 @@ impl Exchange {
         let decision = walk.decide(&self.block().lists, Point::Query, &mut message)?;
         let labels = message.labels;
         (self.labels, self.ruling, self.source) = (labels, Ruling::of(&decision, Point::Query), Source::Own);
-        let (own, is_redirected) = match decision.outcome {
-            Ok(Outcome::Allow) => (self.local(), false),
-            Ok(Outcome::Redirect(server)) => (self.looked_up().or_else(|| self.before_others(Some(server))), true),
+        let to = match decision.outcome {
+            Ok(Outcome::Allow) => None,
+            Ok(Outcome::Redirect(server)) => Some(server),
             _ => return Ok(self.deny(&decision)),
+        };
+        let is_redirected = to.is_some();
+        let own = match (self.take_policy(), to) {
+            (Some(own), _) => Some(own),
+            (None, None) => self.local(),
+            (None, Some(server)) => self.looked_up().or_else(|| self.before_others(Some(server))),
         };
         if let Some(own) = own {
             let (answer, source) = match own {
@@ -101,9 +108,13 @@ impl Exchange {
             };
             self.source = source;
             let checked = self.check(&answer)?;
+            if let Checked::Alias(pending, ruling) = checked {
+                self.ruled = Some(ruling);
+                return Ok(Next::LookUp(pending));
+            }
             self.report().tell_decision(&decision);
             return Ok(match checked {
-                Checked::Passes => self.given(answer),
+                Checked::Passes | Checked::Alias(..) => self.given(answer),
                 Checked::Denied(denial) => denial.map_or(Next::Silence, Next::Reply),
             });
         }
@@ -159,6 +170,28 @@ impl Exchange {
         };
         Report { reply: reply.as_deref(), ..report }.tell_ended();
         reply.map_or(Next::Silence, Next::Reply)
+    }
+
+    /// What policy zones say of a question that the query rules let pass. None if it goes on.
+    fn take_policy(&mut self) -> Option<Own> {
+        if self.prepared.is_some() {
+            // They were asked before others were.
+            self.ruling = self.ruled.clone().or_else(|| self.ruling.take());
+            return None;
+        }
+        self.ruled = None;
+        let verdict = self.policy_of_question()?;
+        let ruling = self.ruling_of(&verdict, Point::Query);
+        self.ruling.clone_from(&ruling);
+        let applied = self.apply(&verdict);
+        if !matches!(applied, Some(Applied::Deny(_))) {
+            self.ruled = ruling;
+        }
+        Some(match applied? {
+            Applied::Deny(denied) => Own::Denied(denied),
+            Applied::Answer(answer) => Own::Answer(self.dressed(self.own(answer)), Source::Own),
+            Applied::Alias(so_far, alias) => Own::Pending(Pending::Alias { so_far, alias }),
+        })
     }
 
     /// What has come of a look-up, if there was one.

@@ -4,6 +4,7 @@ use crate::cache::Cache;
 use crate::cluster::ClusterNames;
 use crate::exchange::{BlockAt, Exchange, Unserved};
 use crate::forward::Forwarding;
+use crate::list_files::Lists;
 use crate::local::Local;
 use crate::loops::LoopGuard;
 use crate::message::{Identities, is_under};
@@ -11,6 +12,7 @@ use crate::names::Names;
 use crate::reply::without_recursion;
 use crate::report::Observers;
 use crate::rewrite::Rewrite;
+use crate::rpz::Policy;
 use crate::rules::List;
 use crate::shape::Shape;
 use crate::tell::Teller;
@@ -21,6 +23,7 @@ use namewall_dns::{Asked, Chain, Failure, Passing, Step};
 use namewall_policy::domain::DomainName;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What serves a Corefile. It is a [`Chain`] for the DNS server.
 #[derive(Clone, Debug)]
@@ -30,6 +33,8 @@ pub struct Service(pub(crate) Arc<Inside>);
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) blocks: Vec<Block>,
+    /// The lists that expressions ask.
+    pub(crate) lists: Lists,
     pub(crate) teller: Arc<Teller>,
     pub(crate) identities: Arc<dyn Identities>,
 }
@@ -50,6 +55,8 @@ pub(crate) struct Block {
     pub(crate) forwards: Vec<Forwarding>,
     pub(crate) acls: Vec<Acl>,
     pub(crate) rewrites: Vec<Rewrite>,
+    /// In the order in which they count.
+    pub(crate) policies: Vec<Policy>,
     /// Changes of the flags of queries.
     pub(crate) query_flags: Vec<FlagChange>,
     pub(crate) dns64: Option<Dns64>,
@@ -80,6 +87,21 @@ impl Chain for Service {
             Ok(exchange) => exchange.fail(failure),
             Err(_) => without_recursion(plain::failure(asked.query, failure.rcode())),
         })
+    }
+}
+
+impl Service {
+    /// Waits until policy zones have been transferred or cannot be, but not longer than this.
+    pub fn wait_for_policies(&self, limit: Duration) {
+        let until = Instant::now() + limit;
+        for policy in self.0.blocks.iter().flat_map(|block| &block.policies) {
+            while !policy.is_settled() {
+                if Instant::now() >= until {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
     }
 }
 

@@ -2,8 +2,12 @@
 
 use crate::dnstap::Taps;
 use crate::errors::Alike;
-use crate::metrics::Metrics;
+use crate::list_files::ListFiles;
+use crate::metrics::{ListCounts, Metrics};
+use crate::rpz::Followers;
+use crate::watch::Watched;
 use namewall_dns::EncryptedCounters;
+use namewall_zones::DomainList;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +30,8 @@ pub struct Teller {
     lost_ever: AtomicU64,
     metrics: Metrics,
     taps: Taps,
+    lists: ListFiles,
+    followers: Followers,
 }
 
 enum LogItem {
@@ -42,7 +48,15 @@ impl Teller {
         let (lines, waiting) = sync_channel(MOST);
         std::thread::Builder::new().name("log".to_owned()).spawn(move || write(to, &waiting))?;
         let (lost, lost_ever) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self { lines, lost, lost_ever, metrics: Metrics::default(), taps: Taps::default() })
+        Ok(Self {
+            lines,
+            lost,
+            lost_ever,
+            metrics: Metrics::default(),
+            taps: Taps::default(),
+            lists: ListFiles::default(),
+            followers: Followers::default(),
+        })
     }
 
     pub fn tell(&self, line: String) {
@@ -85,6 +99,25 @@ impl Teller {
 
     pub(crate) fn taps(&self) -> &Taps {
         &self.taps
+    }
+
+    pub(crate) fn lists(&self) -> &ListFiles {
+        &self.lists
+    }
+
+    pub(crate) fn followers(&self) -> &Followers {
+        &self.followers
+    }
+
+    /// What is counted of lists.
+    pub(crate) fn list_counts(&self) -> Vec<ListCounts> {
+        let of_file = |(file, list): (Arc<str>, Arc<Watched<DomainList>>)| ListCounts {
+            label: file.to_string(),
+            entries: list.now().len() as u64,
+            loaded: list.loads.last(),
+            failures: list.loads.failures(),
+        };
+        self.lists.all().into_iter().map(of_file).chain(self.followers.counts()).collect()
     }
 
     /// Lines left out of the log since the start.

@@ -5,7 +5,7 @@ use crate::service::Inside;
 use namewall_corefile::View;
 use namewall_dns::Asked;
 use namewall_dns::wire::{Edns, Header, Question};
-use namewall_expression::{Fact, Facts, Phase, Value};
+use namewall_expression::{Fact, Facts, ListedAt, Phase, Value};
 use namewall_policy::dns_codes::{CLASSES, TYPES};
 use std::borrow::Cow;
 
@@ -49,6 +49,10 @@ impl Facts for Arrived<'_> {
             }
             _ => Value::UNSET,
         }
+    }
+
+    fn listed(&self, list: &str, name: &str) -> Result<Option<ListedAt>, String> {
+        self.inside.lists.listed(list, name)
     }
 
     fn phase(&self) -> Phase {

@@ -47,6 +47,8 @@ impl Call {
                 let text = value.into_text();
                 Computed::Bool(any_text(others, facts, &|suffix| self.fold.ends(&text, suffix))?)
             }
+            // It has a node of its own: its lists are always known.
+            Function::InList => return Err(self.fault("a list is a file, in quotes")),
             Function::Under => {
                 let name = value.into_text();
                 Computed::Bool(any_text(others, facts, &|domain| is_under(&name, domain))?)

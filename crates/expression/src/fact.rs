@@ -204,10 +204,23 @@ pub enum Phase {
     Response,
 }
 
+/// Where a name is listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListedAt {
+    /// The line of the list's file that covers the name.
+    pub line: u32,
+}
+
 /// What is known at one moment of one question.
 pub trait Facts {
     /// [`Value::UNSET`] where it is not known (S9.4).
     fn get(&self, fact: &Fact) -> Value<'_>;
+
+    /// Whether a list of names, which is called by its file, covers a name. An error is that there is no such list.
+    fn listed(&self, list: &str, name: &str) -> Result<Option<ListedAt>, String> {
+        let _ = name;
+        Err(format!("the list `{list}` is not read here"))
+    }
 
     /// Every answer has an rcode, and no question; whoever knows better says so.
     fn phase(&self) -> Phase {

@@ -6,6 +6,7 @@ use crate::suggest::nearest;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Function {
     InCidr,
+    InList,
     Atoi,
     Random,
     Lower,
@@ -19,10 +20,11 @@ pub(crate) enum Function {
 
 /// The first name of each is the one that messages use. `incidr` is the shipped plugin's, `inc-cidr` is in
 /// a sample of the original form (docs/semantics.md, S9).
-const NAMES: [(&str, Function); 12] = [
+const NAMES: [(&str, Function); 13] = [
     ("in-cidr", Function::InCidr),
     ("incidr", Function::InCidr),
     ("inc-cidr", Function::InCidr),
+    ("in-list", Function::InList),
     ("atoi", Function::Atoi),
     ("random", Function::Random),
     ("lower", Function::Lower),
@@ -47,6 +49,7 @@ impl Function {
     pub(crate) fn arguments(self) -> (usize, usize, &'static str) {
         match self {
             Self::InCidr => (2, usize::MAX, "in-cidr(address, network, …)"),
+            Self::InList => (2, usize::MAX, "in-list(name, 'FILE', …)"),
             Self::Atoi => (1, 1, "atoi(text)"),
             Self::Random => (0, 1, "random() or random(below)"),
             Self::Lower => (1, 1, "lower(text)"),

@@ -33,6 +33,7 @@ mod computed;
 mod error;
 mod fact;
 mod function;
+mod list;
 mod names;
 mod node;
 mod outcome;
@@ -44,7 +45,7 @@ mod tree;
 
 pub use computed::Computed;
 pub use error::{EvaluationError, ExpressionError};
-pub use fact::{Fact, Facts, Kind, Phase, Value};
+pub use fact::{Fact, Facts, Kind, ListedAt, Phase, Value};
 pub use outcome::Outcome;
 
 use compile::Compiled;
@@ -54,6 +55,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// An expression of a rule, checked and ready.
 pub struct Expression {
@@ -64,6 +66,8 @@ pub struct Expression {
     places: Box<[Span]>,
     /// Text that facts are compared with.
     literals: Box<[(Fact, Box<str>)]>,
+    /// The files of lists that it asks, and where each stands.
+    lists: Box<[(Arc<str>, Span)]>,
 }
 
 impl Expression {
@@ -71,8 +75,15 @@ impl Expression {
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         let read = parse::parse(text).and_then(|tree| compile::compile(text, tree));
         let compiled = read.map_err(|problem| ExpressionError::new(text, problem))?;
-        let Compiled { node, facts, places, literals } = compiled;
-        Ok(Self { text: text.into(), node, facts: facts.into(), places: places.into(), literals: literals.into() })
+        let Compiled { node, facts, places, literals, lists } = compiled;
+        Ok(Self {
+            text: text.into(),
+            node,
+            facts: facts.into(),
+            places: places.into(),
+            literals: literals.into(),
+            lists: lists.into(),
+        })
     }
 
     /// Whether its value counts as true (S9.4).
@@ -101,6 +112,11 @@ impl Expression {
         self.literals.iter().filter(move |(known, _)| known == fact).map(|(_, text)| &**text)
     }
 
+    /// The files of the lists that it asks, with the place of each in the text, in bytes.
+    pub fn lists(&self) -> impl Iterator<Item = (&Arc<str>, Range<usize>)> {
+        self.lists.iter().map(|(file, span)| (file, span.range()))
+    }
+
     /// Whether its value depends on the address of the answer that is being judged, so that each is judged
     /// (S9.3).
     pub fn is_of_response_address(&self) -> bool {
@@ -114,11 +130,12 @@ impl Expression {
 
     /// The facts it looks at for this question, with their values, for whoever is told why.
     pub fn shown(&self, facts: &dyn Facts) -> Vec<(String, String)> {
-        let listener = Listener { facts, read: RefCell::default() };
+        let listener = Listener { facts, read: RefCell::default(), lists: RefCell::default() };
         // An error is told by whoever evaluates it in earnest.
         let _ = self.is_true(&listener);
-        let read = listener.read.into_inner();
-        read.into_iter().map(|fact| (fact.to_string(), facts.get(&fact).to_string())).collect()
+        let (read, lists) = (listener.read.into_inner(), listener.lists.into_inner());
+        let read = read.into_iter().map(|fact| (fact.to_string(), facts.get(&fact).to_string()));
+        read.chain(lists).collect()
     }
 }
 
@@ -153,6 +170,8 @@ impl fmt::Display for Expression {
 struct Listener<'a> {
     facts: &'a dyn Facts,
     read: RefCell<Vec<Fact>>,
+    /// The lists that were asked, with what they say.
+    lists: RefCell<Vec<(String, String)>>,
 }
 
 impl Facts for Listener<'_> {
@@ -162,5 +181,12 @@ impl Facts for Listener<'_> {
             read.push(fact.clone());
         }
         self.facts.get(fact)
+    }
+
+    fn listed(&self, list: &str, name: &str) -> Result<Option<ListedAt>, String> {
+        let listed = self.facts.listed(list, name)?;
+        let said = listed.map_or_else(|| "not listed".to_owned(), |at| format!("line {}", at.line));
+        self.lists.borrow_mut().push((list.to_owned(), said));
+        Ok(listed)
     }
 }

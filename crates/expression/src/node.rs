@@ -6,6 +6,7 @@ use crate::call::Call;
 use crate::compare::{contains, equal, is_within, number, order};
 use crate::computed::Computed;
 use crate::error::{Fault, Span};
+use crate::list::InList;
 use crate::names::{Fold, Words, without_dot};
 use crate::tree::{Calculation, OrderComparison};
 use crate::{Fact, Facts, Kind, Value};
@@ -32,6 +33,7 @@ pub(crate) enum Node {
     Within(Box<Within>),
     /// `under` with domains that are known.
     Under(Box<(Node, Words)>),
+    InList(Box<InList>),
     Plus(Box<[Node; 2]>, Span),
     Calculate(Calculation, Box<[Node; 2]>, Span),
     Negative(Box<Node>, Span),
@@ -129,7 +131,7 @@ impl Node {
 
     /// The value as it is known, if it is a fact. Most tests look at one, and judge the usual kind at once;
     /// whatever else it is goes the long way.
-    fn fact<'a>(&self, facts: &'a dyn Facts) -> Option<Value<'a>> {
+    pub(crate) fn fact<'a>(&self, facts: &'a dyn Facts) -> Option<Value<'a>> {
         match self {
             Self::Fact(fact, _) => Some(facts.get(fact)),
             _ => None,
@@ -161,6 +163,7 @@ impl Node {
             Self::In(test) => Ok(test.holds(facts)? != test.negated),
             Self::Matches(test) => Ok(test.holds(facts)? != test.negated),
             Self::Within(test) => test.holds(facts),
+            Self::InList(test) => test.holds(facts),
             Self::Under(test) => match test.0.fact(facts) {
                 Some(Value::Text(name)) => Ok(test.1.is_over(&name)),
                 _ => Ok(test.1.is_over(&test.0.value(facts)?.into_text())),

@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Neither sees the other: a change of a directive rebuilds no engine.
     ("corefile", &["policy", "expression"]),
     ("engines", &["policy", "expression"]),
-    ("zones", &["dns"]),
+    ("zones", &["policy", "dns"]),
     ("telemetry", &[]),
     ("dns-firewall", &["policy", "runtime", "dns", "expression", "corefile", "zones", "engines", "telemetry"]),
     ("dataplane", &["policy"]),

@@ -26,7 +26,7 @@ pub struct Zone {
 }
 
 /// What is known when an entry is read.
-struct Reader {
+pub(crate) struct Reader {
     origin: Vec<u8>,
     owner: Option<Vec<u8>>,
     ttl: Option<u32>,
@@ -40,7 +40,7 @@ impl Zone {
         let at = |line| move |message: String| ZoneError { line, message };
         let origin = wire(name, &[0]).map_err(at(0))?;
         let zone = lower(&origin);
-        let mut reader = Reader { origin, owner: None, ttl: None, last_ttl: None };
+        let mut reader = Reader::new(origin);
         let (mut names, mut soa) = (FxHashMap::<Box<[u8]>, Vec<Record>>::default(), None);
         let mut count = 0;
         for entry in entries(text).map_err(|(line, message)| ZoneError { line, message })? {
@@ -98,7 +98,12 @@ impl Zone {
 }
 
 impl Reader {
-    fn take(&mut self, entry: &Entry) -> Result<Option<Record>, String> {
+    pub(crate) fn new(origin: Vec<u8>) -> Self {
+        Self { origin, owner: None, ttl: None, last_ttl: None }
+    }
+
+    /// The record of an entry; none of one that says something of those behind it.
+    pub(crate) fn take(&mut self, entry: &Entry) -> Result<Option<Record>, String> {
         let words = &entry.words;
         if let Some(directive) = words[0].text.strip_prefix('$').filter(|_| !entry.is_indented) {
             match (&*directive.to_ascii_uppercase(), &words[1..]) {

@@ -1,5 +1,8 @@
 //! The syntax of zone files: entries of words, over several lines within parentheses.
 
+use std::iter::Peekable;
+use std::str::CharIndices;
+
 /// Something that cannot be read, at a line.
 pub(crate) type Wrong = (u32, String);
 
@@ -28,61 +31,100 @@ impl Word {
 
 /// All entries that have words.
 pub(crate) fn entries(text: &str) -> Result<Vec<Entry>, Wrong> {
-    let mut all = Vec::new();
-    let (mut entry, mut depth, mut opened) = (begin(1, text), 0u32, 0);
-    let (mut line, mut rest) = (1, text.char_indices().peekable());
-    while let Some((at, letter)) = rest.next() {
-        match letter {
-            '\n' => {
-                line += 1;
-                if depth == 0 {
-                    let next = begin(line, &text[at + 1..]);
-                    all.extend(Some(std::mem::replace(&mut entry, next)).filter(|entry| !entry.words.is_empty()));
-                }
-            }
-            ';' => while rest.next_if(|(_, letter)| *letter != '\n').is_some() {},
-            '(' => {
-                opened = line;
-                depth += 1;
-            }
-            ')' if depth == 0 => return Err((line, "a parenthesis is closed that none opens".to_owned())),
-            ')' => depth -= 1,
-            '"' => {
-                let began = line;
-                let mut word = String::new();
-                loop {
-                    match rest.next() {
-                        Some((_, '"')) => break,
-                        Some((_, '\\')) => {
-                            word.push('\\');
-                            word.extend(rest.next().map(|(_, letter)| letter));
+    Entries::new(text).collect()
+}
+
+/// The entries of a text, one after the other. An error is the last item.
+pub(crate) struct Entries<'t> {
+    text: &'t str,
+    rest: Peekable<CharIndices<'t>>,
+    line: u32,
+    entry: Entry,
+    /// Parentheses that are open, and the line of the last one.
+    depth: u32,
+    opened: u32,
+    is_over: bool,
+}
+
+impl<'t> Entries<'t> {
+    pub(crate) fn new(text: &'t str) -> Self {
+        let (entry, rest) = (begin(1, text), text.char_indices().peekable());
+        Self { text, rest, line: 1, entry, depth: 0, opened: 0, is_over: false }
+    }
+
+    /// The next entry that has words; none at the end.
+    fn read(&mut self) -> Result<Option<Entry>, Wrong> {
+        let Self { text, rest, line, entry, depth, opened, .. } = self;
+        while let Some((at, letter)) = rest.next() {
+            match letter {
+                '\n' => {
+                    *line += 1;
+                    if *depth == 0 {
+                        let done = std::mem::replace(entry, begin(*line, &text[at + 1..]));
+                        if !done.words.is_empty() {
+                            return Ok(Some(done));
                         }
-                        Some((_, '\n')) | None => return Err((began, "a quote is never closed".to_owned())),
-                        Some((_, letter)) => word.push(letter),
                     }
                 }
-                entry.words.push(Word { text: word, is_quoted: true });
-            }
-            letter if letter.is_ascii_whitespace() => {}
-            letter => {
-                let mut word = String::from(letter);
-                let mut is_escaped = letter == '\\';
-                let ends = |letter: char| letter.is_ascii_whitespace() || matches!(letter, ';' | '(' | ')' | '"');
-                while let Some((_, letter)) =
-                    rest.next_if(|(_, letter)| is_escaped && *letter != '\n' || !ends(*letter))
-                {
-                    is_escaped = letter == '\\' && !is_escaped;
-                    word.push(letter);
+                ';' => while rest.next_if(|(_, letter)| *letter != '\n').is_some() {},
+                '(' => {
+                    *opened = *line;
+                    *depth += 1;
                 }
-                entry.words.push(Word { text: word, is_quoted: false });
+                ')' if *depth == 0 => return Err((*line, "a parenthesis is closed that none opens".to_owned())),
+                ')' => *depth -= 1,
+                '"' => entry.words.push(Word { text: quoted(rest).map_err(|why| (*line, why))?, is_quoted: true }),
+                letter if letter.is_ascii_whitespace() => {}
+                letter => entry.words.push(Word { text: bare(letter, rest), is_quoted: false }),
             }
         }
+        if *depth > 0 {
+            return Err((*opened, "a parenthesis is never closed".to_owned()));
+        }
+        let last = std::mem::replace(entry, begin(*line, ""));
+        Ok(Some(last).filter(|last| !last.words.is_empty()))
     }
-    if depth > 0 {
-        return Err((opened, "a parenthesis is never closed".to_owned()));
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<Entry, Wrong>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let read = self.read().transpose();
+        self.is_over = !matches!(read, Some(Ok(_)));
+        read
     }
-    all.extend(Some(entry).filter(|entry| !entry.words.is_empty()));
-    Ok(all)
+}
+
+/// The text up to the next quote.
+fn quoted(rest: &mut Peekable<CharIndices<'_>>) -> Result<String, String> {
+    let mut word = String::new();
+    loop {
+        match rest.next() {
+            Some((_, '"')) => return Ok(word),
+            Some((_, '\\')) => {
+                word.push('\\');
+                word.extend(rest.next().map(|(_, letter)| letter));
+            }
+            Some((_, '\n')) | None => return Err("a quote is never closed".to_owned()),
+            Some((_, letter)) => word.push(letter),
+        }
+    }
+}
+
+/// The rest of a word without quotes.
+fn bare(first: char, rest: &mut Peekable<CharIndices<'_>>) -> String {
+    let mut word = String::from(first);
+    let mut is_escaped = first == '\\';
+    let ends = |letter: char| letter.is_ascii_whitespace() || matches!(letter, ';' | '(' | ')' | '"');
+    while let Some((_, letter)) = rest.next_if(|(_, letter)| is_escaped && *letter != '\n' || !ends(*letter)) {
+        is_escaped = letter == '\\' && !is_escaped;
+        word.push(letter);
+    }
+    word
 }
 
 fn begin(line: u32, rest: &str) -> Entry {

@@ -15,6 +15,7 @@ pub(super) mod policy;
 pub(super) mod process;
 pub(super) mod resolver;
 pub(super) mod rewrite;
+pub(super) mod rpz;
 pub(super) mod shaping;
 pub(super) mod telling;
 pub(super) mod template;
@@ -36,6 +37,7 @@ pub use opa::{Opa, OpaAt, OpaField};
 pub use process::{Bind, BindAt, Health, Reload};
 pub use resolver::DnsNameResolver;
 pub use rewrite::{AnswerRewrite, NameMatch, Rewrite, RewriteChange};
+pub use rpz::{Expired, Rpz, RpzFrom};
 pub use shaping::{FlagChange, HeaderFlag, HeaderFlags};
 pub use telling::{Class, Consolidate, Dnstap, Errors, Level, Log, TapAt};
 pub use template::Template;
@@ -84,6 +86,7 @@ pub(super) enum Directive {
     Reload,
     Request,
     Rewrite,
+    Rpz,
     Template,
     Themis,
     Timeouts,
@@ -131,6 +134,7 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         (Directive::Reload, process::RELOAD),
         (Directive::Request, edns0::REQUEST),
         (Directive::Rewrite, rewrite::REWRITE),
+        (Directive::Rpz, rpz::RPZ),
         (Directive::Template, template::TEMPLATE),
         (Directive::Themis, themis::THEMIS),
         (Directive::Timeouts, shaping::TIMEOUTS),

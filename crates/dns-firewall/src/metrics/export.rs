@@ -2,9 +2,7 @@
 
 use super::Metrics;
 use super::table::{
-    CACHE_ENTRIES, CACHE_HITS, CACHE_MISSES, CACHED_KINDS, DECISIONS, ENCRYPTED, ENCRYPTED_REFUSED, ENGINE_DURATION,
-    ENGINE_FAILURES, FAMILIES, LINES_LOST, PROTOCOLS, REQUEST_DURATION, REQUESTS, RESPONSES, TAPS_LOST, TYPE_WORDS,
-    UPSTREAM_DURATION,
+    CACHED_KINDS, CACHE_ENTRIES, CACHE_HITS, CACHE_MISSES, DECISIONS, ENCRYPTED, ENCRYPTED_REFUSED, ENGINE_DURATION, ENGINE_FAILURES, FAMILIES, LINES_LOST, LIST_ENTRIES, LIST_FAILURES, LIST_LOADED, PROTOCOLS, REQUESTS, REQUEST_DURATION, RESPONSES, TAPS_LOST, TYPE_WORDS, UPSTREAM_DURATION,
 };
 use crate::report::Ruling;
 use crate::tell::Teller;
@@ -24,8 +22,30 @@ impl Export for Teller {
         metrics.connections(to)?;
         to.value(&LINES_LOST, self.lines_lost())?;
         let mut taps = to.family(&TAPS_LOST)?;
-        self.taps().lost().iter().try_for_each(|(endpoint, lost)| taps.sample(&[endpoint], *lost))
+        self.taps().lost().iter().try_for_each(|(endpoint, lost)| taps.sample(&[endpoint], *lost))?;
+        drop(taps);
+        lists(&self.list_counts(), to)
     }
+}
+
+/// What a list, or a policy zone, is like.
+pub(crate) struct ListCounts {
+    pub(crate) label: String,
+    pub(crate) entries: u64,
+    /// Seconds since 1970.
+    pub(crate) loaded: u64,
+    pub(crate) failures: u64,
+}
+
+fn lists(all: &[ListCounts], to: &mut Exposition<'_>) -> fmt::Result {
+    let mut entries = to.family(&LIST_ENTRIES)?;
+    all.iter().try_for_each(|list| entries.sample(&[&list.label], list.entries))?;
+    drop(entries);
+    let mut loaded = to.family(&LIST_LOADED)?;
+    all.iter().try_for_each(|list| loaded.sample(&[&list.label], list.loaded))?;
+    drop(loaded);
+    let mut failures = to.family(&LIST_FAILURES)?;
+    all.iter().try_for_each(|list| failures.sample(&[&list.label], list.failures))
 }
 
 /// A sample of what has happened at all, as with CoreDNS.

@@ -105,7 +105,11 @@ impl Meters {
                 let rules = list.rules.iter().map(|rule| (rule.label(), &rule.place));
                 rules.chain([(list.place.to_string(), &list.place)]).map(move |labelled| (list.point, labelled))
             });
-            let rulings = places.map(|(point, (label, place))| {
+            let policies = block.policies.iter().flat_map(|policy| {
+                let points = [Point::Query, Point::Response];
+                points.map(|point| (point, (policy.label().to_string(), &policy.place)))
+            });
+            let rulings = places.chain(policies).map(|(point, (label, place))| {
                 let counts = metrics.rulings(&server, point, &label);
                 ((point, place.clone()), counts)
             });

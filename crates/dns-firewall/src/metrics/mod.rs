@@ -8,6 +8,7 @@ mod export;
 mod meter;
 mod table;
 
+pub(super) use export::ListCounts;
 pub(super) use meter::{EngineMeter, Meters};
 pub use table::METRICS;
 

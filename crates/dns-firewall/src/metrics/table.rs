@@ -20,6 +20,7 @@ const ENGINE: Label = Label::open("engine", "the rule's text that asks the engin
 const PROXY: Label = Label::one_of("proxy_name", &["forward"]);
 const TO: Label = Label::open("to", "the address of an upstream");
 const ENCRYPTED_REASON: Label = Label::one_of("reason", &["connection", "evicted", "handshake", "question", "request"]);
+const LIST: Label = Label::open("list", "the file of a list of names, or `rpz` and the name of a policy zone");
 const TAP: Label = Label::open("to", "the endpoint of `dnstap`");
 
 pub(super) const PROTOCOLS: [&str; 2] = ["udp", "tcp"];
@@ -81,6 +82,20 @@ pub(super) const LINES_LOST: Metric =
 pub(super) const TAPS_LOST: Metric =
     Metric::counter("namewall_dnstap_messages_lost_total", "Messages that who reads dnstap did not get.").by(&[TAP]);
 
+pub(super) const LIST_ENTRIES: Metric =
+    Metric::gauge("namewall_list_entries", "Names of a list, or records of a policy zone, that are in use.")
+        .by(&[LIST]);
+pub(super) const LIST_LOADED: Metric = Metric::gauge(
+    "namewall_list_loaded_timestamp_seconds",
+    "When a list was read, or a policy zone was last known to be current.",
+)
+.by(&[LIST]);
+pub(super) const LIST_FAILURES: Metric = Metric::counter(
+    "namewall_list_failures_total",
+    "How often a list could not be read, or a policy zone not be transferred, so that the one before stayed in use.",
+)
+.by(&[LIST]);
+
 /// All of them.
 pub const METRICS: &[&Metric] = &[
     &REQUESTS,
@@ -97,4 +112,7 @@ pub const METRICS: &[&Metric] = &[
     &ENCRYPTED_REFUSED,
     &LINES_LOST,
     &TAPS_LOST,
+    &LIST_ENTRIES,
+    &LIST_LOADED,
+    &LIST_FAILURES,
 ];

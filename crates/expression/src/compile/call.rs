@@ -7,10 +7,12 @@ use crate::call::Call;
 use crate::computed::Computed;
 use crate::error::{Problem, Span};
 use crate::function::Function;
+use crate::list::InList;
 use crate::names::{Fold, Words};
 use crate::node::{Networks, Node, Within};
 use crate::tree::{Form, Tree};
 use namewall_policy::addr::{AddrSet, Cidr, parse_address};
+use std::sync::Arc;
 
 const TEXTS: [Kind; 3] = [Kind::Text, Kind::Word, Kind::Name];
 
@@ -25,6 +27,7 @@ impl Compiler<'_> {
         match function {
             Function::InCidr => self.in_cidr(first, others, span),
             Function::Under => self.under(first, others, span),
+            Function::InList => self.in_list(first, others, span),
             Function::HasPrefix | Function::HasSuffix => {
                 self.wants(&first, &[Kind::Text, Kind::Word, Kind::Name, Kind::Number, Kind::Address], function)?;
                 let fold = first.fold();
@@ -136,6 +139,22 @@ impl Compiler<'_> {
         Ok(generic(Function::Under, arguments, Fold::Name, span))
     }
 
+    /// The files of lists are read when a Corefile is: they are not made of facts.
+    fn in_list(&mut self, first: Built, others: Vec<Tree>, span: Span) -> Result<Built, Problem> {
+        self.wants(&first, &TEXTS, Function::InList)?;
+        let mut lists: Vec<Arc<str>> = Vec::new();
+        for other in self.spread(others)? {
+            let Some(file) = other.text().filter(|file| !file.is_empty()) else {
+                let message = format!("`{}` is no file of a list", self.quote(other.span));
+                return Err(Problem::new(other.span, message).suggest("write its path in quotes, like 'ads.txt'"));
+            };
+            lists.push(file.into());
+            self.lists.push((file.into(), other.span));
+        }
+        let node = Node::InList(Box::new(InList { of: first.node, lists: lists.into(), span }));
+        Ok(Built { node, kind: Some(Kind::Bool), span })
+    }
+
     fn builds(&mut self, trees: Vec<Tree>) -> Result<Vec<Built>, Problem> {
         trees.into_iter().map(|tree| self.build(tree)).collect()
     }
@@ -164,7 +183,8 @@ impl Compiler<'_> {
 /// A call whose arguments are looked at when it is asked.
 fn generic(function: Function, arguments: Vec<Node>, fold: Fold, span: Span) -> Built {
     let kind = match function {
-        Function::InCidr | Function::Under | Function::HasPrefix | Function::HasSuffix => Kind::Bool,
+        Function::InCidr | Function::InList | Function::Under => Kind::Bool,
+        Function::HasPrefix | Function::HasSuffix => Kind::Bool,
         Function::Lower | Function::Label => Kind::Text,
         Function::Atoi | Function::Random | Function::Count | Function::Len => Kind::Number,
     };

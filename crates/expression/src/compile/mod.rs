@@ -15,6 +15,7 @@ use super::token::read_number;
 use super::tree::{Form, Operator, Tree};
 use crate::{Fact, Kind};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// An expression that is done.
 pub(super) struct Compiled {
@@ -25,6 +26,8 @@ pub(super) struct Compiled {
     pub(super) places: Vec<Span>,
     /// Text that facts are compared with.
     pub(super) literals: Vec<(Fact, Box<str>)>,
+    /// The files of lists that it asks.
+    pub(super) lists: Vec<(Arc<str>, Span)>,
 }
 
 pub(super) fn compile(text: &str, tree: Tree) -> Result<Compiled, Problem> {
@@ -33,12 +36,13 @@ pub(super) fn compile(text: &str, tree: Tree) -> Result<Compiled, Problem> {
         facts: Vec::new(),
         places: Vec::new(),
         literals: Vec::new(),
+        lists: Vec::new(),
         known: HashSet::new(),
         patterns: 0,
     };
     let built = compiler.build(tree)?;
-    let Compiler { facts, places, literals, .. } = compiler;
-    Ok(Compiled { node: built.node, facts, places, literals })
+    let Compiler { facts, places, literals, lists, .. } = compiler;
+    Ok(Compiled { node: built.node, facts, places, literals, lists })
 }
 
 struct Compiler<'t> {
@@ -46,6 +50,7 @@ struct Compiler<'t> {
     facts: Vec<Fact>,
     places: Vec<Span>,
     literals: Vec<(Fact, Box<str>)>,
+    lists: Vec<(Arc<str>, Span)>,
     known: HashSet<Fact>,
     /// How many patterns there are already.
     patterns: usize,

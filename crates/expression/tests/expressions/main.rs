@@ -3,6 +3,7 @@
 mod agreement;
 mod errors;
 mod govaluate;
+mod lists;
 mod meaning;
 mod naive;
 mod semantics;

@@ -30,6 +30,15 @@ impl LoggedText {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
+    /// How often a text was told so far.
+    pub(crate) fn count(&self, text: &str) -> usize {
+        self.text().matches(text).count()
+    }
+
+    pub(crate) fn has(&self, text: &str) -> bool {
+        self.count(text) > 0
+    }
+
     /// So many lines; lines are written by a thread of their own, so they may come a moment later.
     pub(crate) fn lines(&self, count: usize) -> Vec<String> {
         let began = Instant::now();

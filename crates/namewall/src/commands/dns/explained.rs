@@ -29,6 +29,7 @@ fn to_json(explanation: &Explanation) -> Value {
         "changes": explanation.changes,
         "answer": explanation.way.map(|way| way.to_string()),
         "notes": explanation.notes,
+        "policyOfAnswer": explanation.policy_of_answer,
         "response": explanation.response.as_ref().map(walked),
         "clientGets": explanation.client_gets(),
         "passes": explanation.passes(),

@@ -33,6 +33,8 @@ use tracing::{error, info, warn};
 const TICK: Duration = Duration::from_millis(250);
 /// How long an address is waited for that was left a moment ago.
 const LEAVING: Duration = Duration::from_secs(2);
+/// How long a start or a reload waits for policy zones of servers.
+const POLICY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long who is told things has to take them in the end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -82,6 +84,7 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(asked) = &args.explain {
+        built.service.wait_for_policies(POLICY_PATIENCE);
         return explain(&built, &asked.parse()?, args.output);
     }
     clusters.wait(&read);
@@ -200,6 +203,8 @@ impl Running {
         let mut served = Endpoints::new(around.teller.clone());
         served.set(&built.endpoints)?;
         let Built { service, routes, listen, encrypted: over_tls, endpoints, idle_timeout, .. } = built;
+        // Until they are known, questions get SERVFAIL.
+        service.wait_for_policies(POLICY_PATIENCE);
         let chain: Arc<dyn Chain> = Arc::new(service);
         let settings = settings(&listen, routes, idle_timeout);
         settings.check(&encrypted::addresses(&over_tls))?;
@@ -236,6 +241,7 @@ impl Running {
         settings.check(&encrypted)?;
         self.endpoints.set(&endpoints)?;
         self.lameduck = lameduck(&endpoints);
+        service.wait_for_policies(POLICY_PATIENCE);
         self.server.move_to(settings, Arc::new(service), sockets)?;
         left.iter().for_each(|address| info!(%address, "no longer serving DNS"));
         new.iter().for_each(|address| info!(%address, "serving DNS"));
