@@ -28,6 +28,7 @@ pub struct ServerBlock {
     pub firewalls: Vec<Firewall>,
     pub engines: Vec<EngineSettings>,
     pub kubernetes: Option<Kubernetes>,
+    pub geoip: Vec<GeoIp>,
     pub forwards: Vec<Forward>,
     pub cache: Option<Cache>,
     pub hosts: Option<Hosts>,
@@ -65,6 +66,8 @@ pub struct ServerBlock {
     pub detects_loops: bool,
     pub debug: bool,
     pub whoami: bool,
+    /// The names of the directives that stand in it, each once, in order of the alphabet.
+    pub directives: Vec<&'static str>,
     pub place: FileSpan,
 }
 
@@ -119,6 +122,8 @@ pub(crate) fn read(server: Server, report: &mut Report) -> ServerBlock {
             lists.extend(block.take(directive, line, report));
         }
     }
+    block.directives = seen.keys().copied().collect();
+    block.directives.sort_unstable();
     let known = block.known();
     let read: Vec<Firewall> = lists.iter().filter_map(|line| firewall::read(line, &known, report)).collect();
     block.firewalls.extend(firewall::merge(read, report));
@@ -154,6 +159,7 @@ impl ServerBlock {
             firewalls: Vec::new(),
             engines: Vec::new(),
             kubernetes: None,
+            geoip: Vec::new(),
             forwards: Vec::new(),
             cache: None,
             hosts: None,
@@ -183,6 +189,7 @@ impl ServerBlock {
             detects_loops: false,
             debug: false,
             whoami: false,
+            directives: Vec::new(),
             place,
         }
     }
@@ -222,6 +229,7 @@ impl ServerBlock {
             }
             Directive::File => self.files.push(hosts::file(&line, report)),
             Directive::Forward => self.forwards.extend(forward::read(&line, report)),
+            Directive::GeoIp => self.geoip.push(geoip::read(&line, report)),
             Directive::Health => self.health = Some(process::health(&line, report)),
             Directive::Hosts => self.hosts = Some(hosts::hosts(line, report)),
             Directive::Kubernetes => self.kubernetes = Some(kubernetes::read(&line, report)),

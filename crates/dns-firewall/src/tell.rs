@@ -1,8 +1,10 @@
 //! What is told of questions. The DNS server never waits for who reads it.
 
+use crate::clients::Clients;
 use crate::dnstap::Taps;
 use crate::errors::Alike;
 use crate::metrics::Metrics;
+use namewall_dns::UpstreamState;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +17,7 @@ const MOST: usize = 8_192;
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// Takes lines for the log. Where they come faster than they are written, some are left out, and counted.
-/// It has also what else is told, since that outlives the Corefile that asked for it: what is counted, and
+/// It has also what outlives the Corefile that asked for it: what is counted, of clients too, and
 /// connections to who reads dnstap.
 #[derive(Debug)]
 pub struct Teller {
@@ -25,6 +27,7 @@ pub struct Teller {
     lost_ever: AtomicU64,
     metrics: Metrics,
     taps: Taps,
+    clients: Clients,
 }
 
 enum LogItem {
@@ -41,7 +44,14 @@ impl Teller {
         let (lines, waiting) = sync_channel(MOST);
         std::thread::Builder::new().name("log".to_owned()).spawn(move || write(to, &waiting))?;
         let (lost, lost_ever) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self { lines, lost, lost_ever, metrics: Metrics::default(), taps: Taps::default() })
+        Ok(Self {
+            lines,
+            lost,
+            lost_ever,
+            metrics: Metrics::default(),
+            taps: Taps::default(),
+            clients: Clients::default(),
+        })
     }
 
     pub fn tell(&self, line: String) {
@@ -77,8 +87,28 @@ impl Teller {
         &self.metrics
     }
 
+    /// What clients have asked lately.
+    pub(crate) fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
     pub(crate) fn taps(&self) -> &Taps {
         &self.taps
+    }
+
+    /// How upstreams are doing, for metrics.
+    pub fn set_upstreams(&self, states: Vec<UpstreamState>) {
+        self.metrics.set_upstreams(states);
+    }
+
+    /// A Corefile is served from now on; `hash` is the SHA-256 of what it was read from, in hexadecimal digits.
+    pub fn set_version(&self, hash: String) {
+        self.metrics.set_version(hash);
+    }
+
+    /// A Corefile has changed and cannot be served.
+    pub fn reload_failed(&self) {
+        self.metrics.reload_failed();
     }
 
     /// Lines left out of the log since the start.

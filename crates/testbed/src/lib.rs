@@ -10,6 +10,7 @@ mod certificates;
 mod command;
 mod dice;
 mod machine;
+mod mmdb;
 mod node;
 mod process;
 mod proxy;
@@ -17,6 +18,7 @@ mod tools;
 
 pub use command::{output_with_input, run_with_input};
 pub use dice::Dice;
+pub use mmdb::Mmdb;
 pub use proxy::{Proxy, ProxyMode};
 pub use tools::{give_up, peer, program};
 

@@ -12,6 +12,8 @@ mod debug;
 mod edns0;
 mod engines;
 mod engines_live;
+mod examples;
+mod facts;
 mod file;
 mod fixed;
 mod forward;
