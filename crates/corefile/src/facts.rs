@@ -55,7 +55,7 @@ pub(crate) fn lint(server: &ServerBlock, report: &mut Report) {
             }
         }
     }
-    for view in &server.view {
+    if let Some(view) = &server.view {
         for fact in view.conditions.iter().flat_map(|condition| condition.facts()) {
             let Fact::Label(label) = fact else { continue };
             if !known.can_be_set(label) {
