@@ -10,8 +10,8 @@ pub fn entropy(text: &[u8]) -> f64 {
     let length = text.len() as f64;
     let share = |count: &u32| f64::from(*count) / length;
     let bits = counts.iter().filter(|count| **count > 0).map(share).map(|share| -share * share.log2()).sum::<f64>();
-    // -0 is no number that is shown.
-    bits.max(0.0)
+    // A sum of -0 is -0, which is no number that is shown.
+    if bits > 0.0 { bits } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -23,6 +23,7 @@ mod tests {
         for (text, bits) in [("", 0.0), ("aaaa", 0.0), ("abab", 1.0), ("aBAb", 1.0), ("abcdefgh", 3.0), ("aabc", 1.5)] {
             assert!((entropy(text.as_bytes()) - bits).abs() < 1e-9, "{text}: {}", entropy(text.as_bytes()));
         }
+        assert_eq!((entropy(b"").to_string(), entropy(b"aaaa").to_string()), ("0".to_owned(), "0".to_owned()));
         // A word, and 40 letters of base32.
         assert!(entropy(b"international") < 2.8);
         assert!(entropy(b"mzxw6ytboi4dqnrtgu2dgmrrgaydsobxgy2tim3t") > 3.7);
