@@ -22,6 +22,25 @@ pub const OF_NAMES: [&str; 6] = [
     "kubernetes/protocol",
 ];
 
+/// What the directive `geoip` knows of clients.
+pub const OF_GEOIP: [&str; 13] = [
+    "geoip/city/name",
+    "geoip/country/code",
+    "geoip/country/name",
+    "geoip/country/is_in_european_union",
+    "geoip/continent/code",
+    "geoip/continent/name",
+    "geoip/subdivisions/code",
+    "geoip/latitude",
+    "geoip/longitude",
+    "geoip/timezone",
+    "geoip/postalcode",
+    "geoip/asn/number",
+    "geoip/asn/org",
+];
+/// What the server counts itself; misspelt they are labels.
+const OF_TUNNELS: [&str; 4] = ["label_length", "label_entropy", "client_rate", "client_subdomains"];
+
 /// Reports facts that nothing sets: an error in an expression. An engine is sent the others without them.
 pub(crate) fn lint(server: &ServerBlock, report: &mut Report) {
     let known = Known::of(server);
@@ -33,6 +52,15 @@ pub(crate) fn lint(server: &ServerBlock, report: &mut Report) {
                 let place = expression.place_of(fact).map_or_else(|| rule.place.clone(), |at| text.piece(at));
                 let help = known.advice(label, rule);
                 report.error("unset-fact", &place, format!("`{label}` is never set")).help(help);
+            }
+        }
+    }
+    if let Some(view) = &server.view {
+        for fact in view.conditions.iter().flat_map(|condition| condition.facts()) {
+            let Fact::Label(label) = fact else { continue };
+            if !known.can_be_set(label) {
+                let help = known.missing(label);
+                report.error("unset-fact", &view.place, format!("`{label}` is never set")).help(help);
             }
         }
     }
@@ -65,6 +93,7 @@ struct Known {
     /// Of EDNS0, and of default decisions.
     labels: Vec<Arc<str>>,
     has_kubernetes: bool,
+    has_geoip: bool,
     /// What a Themis says besides its decision has any name.
     themis_engines: usize,
 }
@@ -81,7 +110,8 @@ impl Known {
             labels.extend(decision.iter().flat_map(|decision| &decision.attributes).map(|(name, _)| name.clone()));
         }
         let themis_engines = server.engines.iter().filter(|one| matches!(one.engine, ConfiguredEngine::Themis(_)));
-        Self { labels, has_kubernetes: server.kubernetes.is_some(), themis_engines: themis_engines.count() }
+        let (has_kubernetes, has_geoip) = (server.kubernetes.is_some(), !server.geoip.is_empty());
+        Self { labels, has_kubernetes, has_geoip, themis_engines: themis_engines.count() }
     }
 
     fn can_be_set(&self, label: &str) -> bool {
@@ -89,6 +119,7 @@ impl Known {
             OF_CLIENTS.contains(&label) || label.len() > CLIENT_LABEL.len() && label.starts_with(CLIENT_LABEL);
         of_a_pod
             || self.has_kubernetes && OF_NAMES.contains(&label)
+            || self.has_geoip && OF_GEOIP.contains(&label)
             || self.labels.iter().any(|known| **known == *label)
             || self.themis_engines > 0 && !label.contains('/')
     }
@@ -116,7 +147,11 @@ impl Known {
         if OF_NAMES.contains(&label) {
             return "add the directive `kubernetes`, which says what names of the cluster are about".to_owned();
         }
-        let names = OF_CLIENTS.into_iter().chain(OF_NAMES).chain(self.labels.iter().map(|label| &**label));
+        if OF_GEOIP.contains(&label) {
+            return "add the directive `geoip DBFILE`, which says where clients are".to_owned();
+        }
+        let known = OF_CLIENTS.into_iter().chain(OF_NAMES).chain(OF_GEOIP).chain(OF_TUNNELS);
+        let names = known.chain(self.labels.iter().map(|label| &**label));
         if let Some(near) = nearest(label, names) {
             return format!("did you mean `{near}`?");
         }

@@ -28,6 +28,7 @@ pub struct ServerBlock {
     pub firewalls: Vec<Firewall>,
     pub engines: Vec<EngineSettings>,
     pub kubernetes: Option<Kubernetes>,
+    pub geoip: Vec<GeoIp>,
     pub forwards: Vec<Forward>,
     pub cache: Option<Cache>,
     pub hosts: Option<Hosts>,
@@ -69,6 +70,8 @@ pub struct ServerBlock {
     pub detects_loops: bool,
     pub debug: bool,
     pub whoami: bool,
+    /// The names of the directives that stand in it, each once, in order of the alphabet.
+    pub directives: Vec<&'static str>,
     pub place: FileSpan,
 }
 
@@ -124,6 +127,8 @@ pub(crate) fn read(server: Server, report: &mut Report) -> ServerBlock {
         }
     }
     check_encryption(&block, seen.get("tls"), report);
+    block.directives = seen.keys().copied().collect();
+    block.directives.sort_unstable();
     let known = block.known();
     let read: Vec<Firewall> = lists.iter().filter_map(|line| firewall::read(line, &known, report)).collect();
     block.firewalls.extend(firewall::merge(read, report));
@@ -177,6 +182,7 @@ impl ServerBlock {
             firewalls: Vec::new(),
             engines: Vec::new(),
             kubernetes: None,
+            geoip: Vec::new(),
             forwards: Vec::new(),
             cache: None,
             hosts: None,
@@ -208,6 +214,7 @@ impl ServerBlock {
             detects_loops: false,
             debug: false,
             whoami: false,
+            directives: Vec::new(),
             place,
         }
     }
@@ -249,6 +256,7 @@ impl ServerBlock {
             }
             Directive::File => self.files.push(hosts::file(&line, report)),
             Directive::Forward => self.forwards.extend(forward::read(&line, report)),
+            Directive::GeoIp => self.geoip.push(geoip::read(&line, report)),
             Directive::Health => self.health = Some(process::health(&line, report)),
             Directive::Hosts => self.hosts = Some(hosts::hosts(line, report)),
             Directive::Kubernetes => self.kubernetes = Some(kubernetes::read(&line, report)),

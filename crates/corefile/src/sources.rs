@@ -37,6 +37,7 @@ fn of_block(server: &ServerBlock) -> Vec<NamedFile> {
         all.extend(kubernetes.tls.iter().flat_map(of_tls));
         all.extend(kubernetes.kubeconfig.iter().map(|kubeconfig| named(&kubeconfig.file)));
     }
+    all.extend(server.geoip.iter().map(|database| named(&database.file)));
     let hosts = server.hosts.iter().map(|hosts| (&hosts.file, hosts.reload));
     let zones = server.files.iter().map(|zone| (&zone.file, zone.reload));
     let with_own = hosts.chain(zones).filter_map(|(path, every)| Some((path, every?)));

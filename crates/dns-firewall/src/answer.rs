@@ -17,6 +17,7 @@ use namewall_dns::wire::{Header, Rcode, reply as plain};
 use namewall_dns::{Continuation, Failure, Heard, Passing, To};
 use namewall_expression::Outcome;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// What the response rules say of an answer.
@@ -289,6 +290,9 @@ impl Exchange {
             Failure::TooMany => "concurrent queries exceeded maximum".to_owned(),
             Failure::NotJudged => "the rules could not be asked".to_owned(),
         };
+        if failure == Failure::TooMany {
+            self.inside.teller.metrics().rejected.fetch_add(1, Ordering::Relaxed);
+        }
         report.tell_error(&why);
         Report { reply: Some(&reply), ..report }.tell_ended();
         reply

@@ -10,11 +10,12 @@ use crate::engines::{opa, rbac, themis};
 use crate::errors::Errors;
 use crate::fixed::{Fixed, host_name};
 use crate::forward::{self, Findings, Forwarding};
+use crate::geoip::GeoDatabase;
 use crate::hosts::{BadLines, Hosts};
 use crate::lane::Lane;
 use crate::list_files::Lists;
 use crate::local::{Local, ZoneFile};
-use crate::log::Log;
+use crate::log::{Format, Log};
 use crate::loops::LoopGuard;
 use crate::message::Identities;
 use crate::metrics::Meters;
@@ -35,7 +36,7 @@ use namewall_corefile::{
 use namewall_dns::wire::RecordType;
 use namewall_dns::{EncryptedListen, Route};
 use namewall_engines::Engine;
-use namewall_expression::Outcome;
+use namewall_expression::{Fact, Outcome};
 use namewall_zones::{self as zone, ZoneError};
 use rustc_hash::FxHashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -201,6 +202,8 @@ impl Builder<'_> {
             },
             forwards: server.forwards.iter().map(|forward| self.forward(forward)).collect(),
             cluster: server.kubernetes.as_ref().map(|kubernetes| ClusterNames::new(cluster_zones(kubernetes, server))),
+            geoip: self.geoip(server),
+            counts_clients: counts_clients(server),
             observers: Observers::default(),
             names: server.dns_name_resolver.clone().zip(self.around.names.clone()),
         };
@@ -338,7 +341,7 @@ impl Builder<'_> {
             }
         }
         if server.prometheus.is_some() {
-            block.observers.meters = Some(Meters::new(around.teller.metrics(), block));
+            block.observers.meters = Some(Meters::new(around.teller.metrics(), block, &server.directives));
         }
     }
 
@@ -515,6 +518,37 @@ impl Builder<'_> {
         }
     }
 
+    /// Databases of where clients are. A fact that none of them has is an error where a rule names it.
+    fn geoip(&mut self, server: &ServerBlock) -> Vec<GeoDatabase> {
+        let mut databases = Vec::new();
+        for settings in &server.geoip {
+            match GeoDatabase::read(settings) {
+                Ok(database) => databases.push(database),
+                Err(error) => self.error(&settings.place, format!("geoip: {}: {error}", settings.file.display())),
+            }
+        }
+        if databases.len() < server.geoip.len() {
+            return databases;
+        }
+        let rules = server.firewalls.iter().flat_map(|list| &list.rules);
+        let of_rules = rules.filter_map(|rule| match &rule.kind {
+            RuleKind::Expression { expression, .. } => Some((&rule.place, expression)),
+            RuleKind::Engine { .. } => None,
+        });
+        let of_views = server.view.iter().flat_map(|view| view.conditions.iter().map(|one| (&view.place, one)));
+        for (place, fact) in
+            of_rules.chain(of_views).flat_map(|(place, one)| one.facts().iter().map(move |fact| (place, fact)))
+        {
+            if let Fact::Label(label) = fact
+                && label.starts_with("geoip/")
+                && !databases.iter().any(|database| database.has(label))
+            {
+                self.error(place, format!("`{label}` is never set: no database of `geoip` here has it"));
+            }
+        }
+        databases
+    }
+
     fn rewrite(&mut self, settings: &corefile::Rewrite) -> Option<Rewrite> {
         match Rewrite::new(settings) {
             Ok(rewrite) => Some(rewrite),
@@ -555,6 +589,23 @@ impl Builder<'_> {
 /// True if two server blocks show the same certificate and accept the same clients.
 fn is_same_tls(one: &ServerTls, other: &ServerTls) -> bool {
     ServerTls { place: one.place.clone(), ..other.clone() } == *one
+}
+
+/// Whether rules, engines or logs of a block look at what clients asked before.
+fn counts_clients(server: &ServerBlock) -> bool {
+    let of_rules = server.firewalls.iter().flat_map(|list| &list.rules).any(|rule| match &rule.kind {
+        RuleKind::Expression { expression, .. } => expression.facts().iter().any(Fact::is_of_client_history),
+        RuleKind::Engine { .. } => false,
+    });
+    let of_engines = server.engines.iter().any(|settings| match &settings.engine {
+        ConfiguredEngine::Expression => false,
+        ConfiguredEngine::Opa(opa) => opa.fields.iter().any(|field| field.fact.is_of_client_history()),
+        ConfiguredEngine::Themis(themis) => themis.attributes.iter().any(|one| one.fact.is_of_client_history()),
+    });
+    let formats = server.logs.iter().filter_map(|log| log.format.as_ref().map(|format| &*format.text));
+    let mut formats =
+        formats.chain(server.dnstaps.iter().filter_map(|tap| tap.extra.as_ref().map(|extra| &*extra.text)));
+    of_rules || of_engines || formats.any(|format| Format::new(format).is_of_client_history())
 }
 
 /// A list of who may ask, for the zones of its server block if it has none of its own.

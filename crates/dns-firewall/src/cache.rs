@@ -2,10 +2,11 @@
 //! ask gets nothing from here, and who may not have an answer does not get it.
 
 use crate::message::is_under;
+use crate::metrics::CacheMeter;
 use namewall_corefile::{self as corefile, Prefetch, Zone};
 use namewall_dns::wire::{Edns, HEADER, Header, Name, Question, Rcode, Record, RecordType, Section, records};
 use rustc_hash::FxHashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The option that makes answers differ by who asks (RFC 7871).
@@ -79,11 +80,24 @@ impl Shelves {
 pub(crate) struct Cache {
     settings: corefile::Cache,
     shelves: Mutex<Shelves>,
+    /// Where it is counted what becomes of answers, if it is.
+    meter: OnceLock<Arc<CacheMeter>>,
 }
 
 impl Cache {
     pub(crate) fn new(settings: corefile::Cache) -> Self {
-        Self { settings, shelves: Mutex::default() }
+        Self { settings, shelves: Mutex::default(), meter: OnceLock::new() }
+    }
+
+    /// Has it counted what becomes of answers.
+    pub(crate) fn count_to(&self, meter: Arc<CacheMeter>) {
+        let _ = self.meter.set(meter);
+    }
+
+    fn count(&self, what: impl FnOnce(&CacheMeter)) {
+        if let Some(meter) = self.meter.get() {
+            what(meter);
+        }
     }
 
     fn shelves(&self) -> MutexGuard<'_, Shelves> {
@@ -108,7 +122,9 @@ impl Cache {
 
     /// An answer that is over, where upstreams have none.
     pub(crate) fn stale(&self, query: Query<'_>, now: Instant) -> Option<Vec<u8>> {
-        self.find(query, now, |entry| !entry.is_failure && self.may_be_given(entry, now))
+        let stale = self.find(query, now, |entry| !entry.is_failure && self.may_be_given(entry, now))?;
+        self.count(CacheMeter::gave_stale);
+        Some(stale)
     }
 
     /// Whether an answer is not over, or not for too long.
@@ -146,7 +162,11 @@ impl Cache {
         let Some(key) = Key::new(query) else { return false };
         let mut shelves = self.shelves();
         let Some(entry) = shelves.get(&key) else { return false };
-        let mut is_due = entry.is_over(now);
+        let is_over = entry.is_over(now);
+        let mut is_due = is_over;
+        if is_over {
+            self.count(CacheMeter::gave_stale);
+        }
         if let Some(Prefetch { amount, within, percentage }) = self.settings.prefetch.filter(|one| one.amount > 0) {
             if entry.last_used.is_none_or(|last| now.saturating_duration_since(last) >= within) {
                 entry.uses = 0;
@@ -161,6 +181,9 @@ impl Cache {
         let is_asked = entry.renewed_since.is_some_and(|since| now.saturating_duration_since(since) < RENEWAL);
         if is_due && !is_asked {
             entry.renewed_since = Some(now);
+            if !is_over {
+                self.count(CacheMeter::prefetched);
+            }
         }
         is_due && !is_asked
     }
@@ -170,7 +193,11 @@ impl Cache {
     pub(crate) fn put(&self, query: Query<'_>, answer: &[u8], now: Instant) -> Option<Vec<u8>> {
         let header = Header::read(answer).ok()?;
         let whole = !header.is_truncated && header.is_answer && header.questions == 1;
-        if !whole || !self.is_for(&query.question.name) || !Question::is_repeated(query.message, answer) {
+        if !whole || !self.is_for(&query.question.name) {
+            return None;
+        }
+        if !Question::is_repeated(query.message, answer) {
+            self.count(CacheMeter::dropped);
             return None;
         }
         // Cookies and the like are for one client.
@@ -226,6 +253,7 @@ impl Cache {
             // Any one goes: the table's own order is as good as a die.
             let gone = shelf.keys().next().cloned();
             gone.and_then(|key| shelf.remove(&key));
+            self.count(|meter| meter.evicted(is_success));
         }
         shelf.insert(key, entry);
         capped

@@ -3,6 +3,7 @@
 //! everything as it was. The HTTP server itself is in `telemetry`.
 
 use super::build::BuildError;
+use super::metrics::Process;
 use super::tell::Teller;
 use namewall_corefile::{FileSpan, Host, ListenAt, ServerBlock};
 use namewall_telemetry::{Health, ListenError, Metrics, Page, Server, Site};
@@ -71,7 +72,7 @@ impl Endpoints {
     /// Nothing yet, and not ready.
     pub fn new(teller: Arc<Teller>) -> Self {
         let health = Health::new("DNS is not served yet, or not for long\n");
-        Self { health, metrics: Arc::new(Metrics::new(vec![Box::new(teller)])), server: None }
+        Self { health, metrics: Arc::new(Metrics::new(vec![Box::new(teller), Box::new(Process)])), server: None }
     }
 
     /// Serves these and no others. If one cannot be, everything is as it was.

@@ -5,6 +5,7 @@
 //! `answer` have what an exchange does with its question and with an answer.
 
 use crate::cache::Query;
+use crate::clients::Activity;
 use crate::forward;
 use crate::lane;
 use crate::lookup::Prepared;
@@ -52,6 +53,8 @@ pub(crate) struct Exchange {
     pub(crate) heard: RefCell<Vec<lane::Heard>>,
     /// An answer of our own for which others had to be asked.
     pub(crate) prepared: Option<Prepared>,
+    /// What the client has asked lately, if the block wants to know it.
+    pub(crate) activity: Option<Activity>,
 }
 
 /// A server block, and which of its keys is for the question.
@@ -94,6 +97,7 @@ impl Exchange {
             forward: None,
             heard: RefCell::default(),
             prepared: None,
+            activity: None,
             inside: inside.clone(),
         }))
     }
@@ -118,7 +122,16 @@ impl Exchange {
             forward: None,
             heard: RefCell::default(),
             prepared: None,
+            activity: self.activity,
         })
+    }
+
+    /// Counts the question to its client, if the block wants to know what clients ask. Each is counted once.
+    pub(crate) fn count_client(&mut self) {
+        if self.activity.is_none() && self.block().counts_clients {
+            let client = self.client.ip().to_canonical();
+            self.activity = Some(self.inside.teller.clients().count(client, &self.question.name, self.begun));
+        }
     }
 
     /// The question as it came in.

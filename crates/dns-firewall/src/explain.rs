@@ -135,7 +135,10 @@ impl Service {
             format!("{kind} {name} from {} at {}", asked.client.ip(), asked.server)
         };
         let exchange = match Exchange::begin(&self.0, asked) {
-            Ok(exchange) => exchange,
+            Ok(mut exchange) => {
+                exchange.count_client();
+                exchange
+            }
             Err(Unserved::Unreadable) => {
                 told.denial = Some("FORMERR");
                 return told;

@@ -65,6 +65,11 @@ impl Format {
         Self(pieces(&text))
     }
 
+    /// Whether it tells what clients asked before.
+    pub(crate) fn is_of_client_history(&self) -> bool {
+        self.0.iter().any(|piece| matches!(piece, Piece::Fact(fact) if fact.is_of_client_history()))
+    }
+
     pub(crate) fn write(&self, to: &mut String, report: &Report<'_>, message: &Message<'_>) {
         let mut push = |value: &str| to.push_str(if value.is_empty() { "-" } else { value });
         for piece in &self.0 {

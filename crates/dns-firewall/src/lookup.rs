@@ -220,9 +220,11 @@ impl Exchange {
 
     /// The answer to another question of the same client, as if it had come in at the same address.
     fn resolve(&self, query: &[u8], left: Left) -> Result<Vec<u8>, Stopped> {
-        let Ok(inner) = Self::begin(&self.inside, &Asked { query, ..self.asked() }) else {
+        let Ok(mut inner) = Self::begin(&self.inside, &Asked { query, ..self.asked() }) else {
             return Ok(plain::failure(query, Rcode::REFUSED));
         };
+        inner.activity = self.activity;
+        inner.count_client();
         let failed = || Ok(plain::failure(query, Rcode::SERV_FAIL));
         let block = inner.block();
         let mut message = Message::new(&inner);

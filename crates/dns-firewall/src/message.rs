@@ -4,7 +4,7 @@ use crate::exchange::Exchange;
 use crate::service_hints::addresses_of;
 use namewall_corefile::{Encoding, OF_NAMES, Zone};
 use namewall_dns::wire::{Edns, Header, Name, RecordType, Section, WireError, records};
-use namewall_expression::{Fact, Facts, ListedAt, Phase, Value};
+use namewall_expression::{Fact, Facts, ListedAt, Phase, Value, entropy};
 use namewall_policy::dns_codes::{CLASSES, RCODES, TYPES};
 use std::borrow::Cow;
 use std::fmt::{Debug, Write};
@@ -99,6 +99,9 @@ impl<'a> Message<'a> {
             let said = cluster.label(&self.exchange.question.name, label);
             return said.map_or(Value::UNSET, |text| Value::Text(text.into()));
         }
+        if label.starts_with("geoip/") {
+            return self.exchange.block().geoip_text(label, &self.exchange.asked());
+        }
         if label.starts_with("kubernetes/") {
             let client = self.exchange.client.ip().to_canonical();
             let known = self.exchange.inside.identities.label(client, label);
@@ -134,6 +137,12 @@ impl Facts for Message<'_> {
             }
             Fact::ResponseIp => self.address.map_or(Value::UNSET, Value::Address),
             Fact::ResponseIps => Value::Addresses(Cow::Borrowed(self.addresses())),
+            Fact::LabelLength => number(longest_label(&question.name).len()),
+            Fact::LabelEntropy => label_entropy(&question.name),
+            Fact::ClientRate => exchange.activity.map_or(Value::UNSET, |activity| Value::Fraction(activity.rate)),
+            Fact::ClientSubdomains => {
+                exchange.activity.map_or(Value::UNSET, |activity| Value::Number(activity.subdomains))
+            }
             Fact::Label(label) => self.label(label),
         }
     }
@@ -154,6 +163,16 @@ fn flags(message: &[u8]) -> String {
     let all = all.into_iter().chain([(low, 0x80, "ra"), (low, 0x20, "ad"), (low, 0x10, "cd")]);
     let set: Vec<&str> = all.filter(|(byte, bit, _)| **byte & bit != 0).map(|(_, _, name)| name).collect();
     set.join(",")
+}
+
+/// The longest label of a name, the first of several.
+pub(crate) fn longest_label(name: &Name) -> &[u8] {
+    name.labels().fold(&[], |longest: &[u8], label| if label.len() > longest.len() { label } else { longest })
+}
+
+/// The entropy of that label, to two decimal places.
+pub(crate) fn label_entropy(name: &Name) -> Value<'static> {
+    Value::Fraction((entropy(longest_label(name)) * 100.0).round() / 100.0)
 }
 
 /// A name as text, with its last dot.

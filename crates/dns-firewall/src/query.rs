@@ -232,8 +232,8 @@ impl Exchange {
         if let Some(own) = self.looked_up() {
             return Some(own);
         }
-        if let Some((answer, _)) = block.local.fixed.answer(asked.query, question) {
-            return Some(Own::Answer(self.dressed(self.own(answer)), Source::Own));
+        if let Some((answer, whose)) = block.local.fixed.answer(asked.query, question) {
+            return Some(Own::Answer(self.dressed(self.own(answer)), Source::Directive(whose)));
         }
         if let Some(own) = self.before_others(None) {
             return Some(own);
@@ -241,7 +241,7 @@ impl Exchange {
         let answer = if let Some(answer) = block.local.answer(&asked, question) {
             match answer.alias {
                 Some(alias) => return Some(Own::Pending(Pending::Alias { so_far: answer.message, alias })),
-                None => (self.own(answer.message), Source::Own),
+                None => (self.own(answer.message), Source::Directive(answer.whose)),
             }
         } else if let Some(answer) = block.cache.as_ref().and_then(|cache| cache.get(self.cache_query(), self.begun)) {
             (answer, Source::Cache)
@@ -249,7 +249,7 @@ impl Exchange {
             // `whoami` answers only what is not forwarded.
             let is_forwarded = forward::first(&block.forwards, &question.name).is_some();
             let answer = if is_forwarded { None } else { block.local.who_asks(&asked, question) };
-            (self.own(answer?), Source::Own)
+            (self.own(answer?), Source::Directive("whoami"))
         };
         if self.wants_dns64(&answer.0) {
             return Some(Own::Pending(Pending::Dns64(answer.0)));

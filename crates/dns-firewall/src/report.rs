@@ -45,6 +45,8 @@ impl Ruling {
 pub(crate) enum Source {
     /// We say so ourselves.
     Own,
+    /// A directive of the block has it.
+    Directive(&'static str),
     Cache,
     Upstream,
     /// Somebody else was asked than others are: what they say is for this client alone.

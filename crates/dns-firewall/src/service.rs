@@ -5,6 +5,7 @@ use crate::cluster::ClusterNames;
 use crate::exchange::{BlockAt, Exchange, Unserved};
 use crate::forward::Forwarding;
 use crate::list_files::Lists;
+use crate::geoip::GeoDatabase;
 use crate::local::Local;
 use crate::loops::LoopGuard;
 use crate::message::{Identities, is_under};
@@ -69,6 +70,10 @@ pub(crate) struct Block {
     pub(crate) loops: Vec<Arc<LoopGuard>>,
     /// Names of the cluster, if the block says which they are.
     pub(crate) cluster: Option<ClusterNames>,
+    /// Where clients are.
+    pub(crate) geoip: Vec<GeoDatabase>,
+    /// Whether rules or logs look at what clients asked before.
+    pub(crate) counts_clients: bool,
     pub(crate) observers: Observers,
     /// Who keeps the addresses of names.
     pub(crate) names: Option<(DnsNameResolver, Arc<dyn Names>)>,
@@ -77,7 +82,10 @@ pub(crate) struct Block {
 impl Chain for Service {
     fn query(&self, asked: &Asked<'_>) -> Step {
         match Exchange::begin(&self.0, asked) {
-            Ok(exchange) => exchange.decide(),
+            Ok(mut exchange) => {
+                exchange.count_client();
+                exchange.decide()
+            }
             Err(unserved) => Step::Reply(without_recursion(plain::failure(asked.query, unserved.rcode()))),
         }
     }
@@ -133,8 +141,11 @@ impl Inside {
         let keys = here.flat_map(|(at, block)| {
             block.keys.iter().enumerate().map(move |(key, (zone, port))| (BlockAt { block: at, key }, zone, *port))
         });
-        let arrived = Arrived { inside: self, asked, question };
-        let is_seen = |at: &BlockAt| self.blocks[at.block].view.as_ref().is_none_or(|view| arrived.is_seen_by(view));
+        let is_seen = |at: &BlockAt| {
+            let block = &self.blocks[at.block];
+            let arrived = Arrived { inside: self, block, asked, question };
+            block.view.as_ref().is_none_or(|view| arrived.is_seen_by(view))
+        };
         let fitting = keys.filter(|(_, zone, port)| *port == server.port() && is_under(&question.name, zone));
         let mut best: Option<(BlockAt, usize)> = None;
         for (at, zone, _) in fitting {

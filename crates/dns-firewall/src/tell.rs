@@ -1,12 +1,13 @@
 //! What is told of questions. The DNS server never waits for who reads it.
 
+use crate::clients::Clients;
 use crate::dnstap::Taps;
 use crate::errors::Alike;
 use crate::list_files::ListFiles;
 use crate::metrics::{ListCounts, Metrics};
 use crate::rpz::Followers;
 use crate::watch::Watched;
-use namewall_dns::EncryptedCounters;
+use namewall_dns::{EncryptedCounters, UpstreamState};
 use namewall_zones::DomainList;
 use std::io::Write;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ const MOST: usize = 8_192;
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// Takes lines for the log. Where they come faster than they are written, some are left out, and counted.
-/// It has also what else is told, since that outlives the Corefile that asked for it: what is counted, and
+/// It has also what outlives the Corefile that asked for it: what is counted, of clients too, and
 /// connections to who reads dnstap.
 #[derive(Debug)]
 pub struct Teller {
@@ -32,6 +33,7 @@ pub struct Teller {
     taps: Taps,
     lists: ListFiles,
     followers: Followers,
+    clients: Clients,
 }
 
 enum LogItem {
@@ -56,6 +58,7 @@ impl Teller {
             taps: Taps::default(),
             lists: ListFiles::default(),
             followers: Followers::default(),
+            clients: Clients::default(),
         })
     }
 
@@ -97,6 +100,11 @@ impl Teller {
         &self.metrics
     }
 
+    /// What clients have asked lately.
+    pub(crate) fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
     pub(crate) fn taps(&self) -> &Taps {
         &self.taps
     }
@@ -118,6 +126,21 @@ impl Teller {
             failures: list.loads.failures(),
         };
         self.lists.all().into_iter().map(of_file).chain(self.followers.counts()).collect()
+    }
+
+    /// How upstreams are doing, for metrics.
+    pub fn set_upstreams(&self, states: Vec<UpstreamState>) {
+        self.metrics.set_upstreams(states);
+    }
+
+    /// A Corefile is served from now on; `hash` is the SHA-256 of what it was read from, in hexadecimal digits.
+    pub fn set_version(&self, hash: String) {
+        self.metrics.set_version(hash);
+    }
+
+    /// A Corefile has changed and cannot be served.
+    pub fn reload_failed(&self) {
+        self.metrics.reload_failed();
     }
 
     /// Lines left out of the log since the start.

@@ -1,7 +1,7 @@
 //! `view`: which questions of its zones a server block is for.
 
-use crate::message::text_of;
-use crate::service::Inside;
+use crate::message::{label_entropy, longest_label, text_of};
+use crate::service::{Block, Inside};
 use namewall_corefile::View;
 use namewall_dns::Asked;
 use namewall_dns::wire::{Edns, Header, Question};
@@ -12,6 +12,8 @@ use std::borrow::Cow;
 /// A question before its server block is found.
 pub(crate) struct Arrived<'a> {
     pub(crate) inside: &'a Inside,
+    /// The server block that has the view.
+    pub(crate) block: &'a Block,
     pub(crate) asked: &'a Asked<'a>,
     pub(crate) question: &'a Question,
 }
@@ -26,7 +28,7 @@ impl Arrived<'_> {
 impl Facts for Arrived<'_> {
     fn get(&self, fact: &Fact) -> Value<'_> {
         let number = |number: usize| Value::Number(number as u64);
-        let Self { inside, asked, question } = self;
+        let Self { inside, block, asked, question } = self;
         let header = || Header::read(asked.query);
         let edns = || Edns::read(asked.query);
         match fact {
@@ -43,6 +45,9 @@ impl Facts for Arrived<'_> {
             Fact::Opcode => number(header().map_or(0, |header| header.opcode.into())),
             Fact::BufferSize => number(edns().map_or(512, |edns| edns.payload.into())),
             Fact::Do => Value::Bool(edns().is_some_and(|edns| edns.is_dnssec_ok())),
+            Fact::LabelLength => number(longest_label(&question.name).len()),
+            Fact::LabelEntropy => label_entropy(&question.name),
+            Fact::Label(label) if label.starts_with("geoip/") => block.geoip_text(label, asked),
             Fact::Label(label) => {
                 let known = inside.identities.label(asked.client.ip().to_canonical(), label);
                 known.map_or(Value::UNSET, |text| Value::Text(text.into()))

@@ -3,10 +3,12 @@
 use crate::Facts;
 use crate::compare::number;
 use crate::computed::Computed;
+use crate::entropy::entropy;
 use crate::error::{Fault, Span};
 use crate::function::Function;
 use crate::names::{Fold, is_under, labels};
 use crate::node::{Evaluated, Node, is_in_any, looked_up};
+use crate::private::is_private;
 use crate::random::random;
 use std::borrow::Cow;
 
@@ -76,6 +78,9 @@ impl Call {
                 Computed::Addresses(addresses) => addresses.len(),
                 value => value.into_text().chars().count(),
             } as f64),
+            // What is not set is no address, and so not a private one.
+            Function::IsPrivate => Computed::Bool(looked_up(&value, self.span)?.is_some_and(is_private)),
+            Function::Entropy => Computed::Number(entropy(value.into_text().as_bytes())),
         })
     }
 

@@ -88,6 +88,7 @@ impl<'a> From<Value<'a>> for Computed<'a> {
         match value {
             Value::Text(text) => Self::Text(text),
             Value::Number(number) => Self::Number(number as f64),
+            Value::Fraction(number) => Self::Number(number),
             Value::Bool(is) => Self::Bool(is),
             // An answer may have an IPv4 address in the clothes of IPv6; it must not pass for another.
             Value::Address(address) => Self::Address(address.to_canonical()),

@@ -42,6 +42,14 @@ pub enum Fact {
     ResponseIp,
     /// `response/ips`: all of them.
     ResponseIps,
+    /// `label_length`: bytes of the longest label of the name.
+    LabelLength,
+    /// `label_entropy`: bits per byte of that label, as letters in it differ.
+    LabelEntropy,
+    /// `client_rate`: questions of the client per second.
+    ClientRate,
+    /// `client_subdomains`: different names that the client asked for below the domain of the question.
+    ClientSubdomains,
     /// Any other name: of a piece of EDNS0, of the client's pod, of what an engine said.
     Label(Arc<str>),
 }
@@ -69,6 +77,10 @@ impl Fact {
             "rsize" => Self::ResponseSize,
             ">rflags" => Self::ResponseFlags,
             "response_ip" | "returned_ip" => Self::ResponseIp,
+            "label_length" => Self::LabelLength,
+            "label_entropy" => Self::LabelEntropy,
+            "client_rate" => Self::ClientRate,
+            "client_subdomains" => Self::ClientSubdomains,
             "ip" if name == "response/ip" => Self::ResponseIp,
             "ips" if name == "response/ips" => Self::ResponseIps,
             // `k8s/clientpod.KEY` is the name of a pod's label in the original form (docs/semantics.md, S9).
@@ -88,9 +100,15 @@ impl Fact {
             Self::ResponseIps => Kind::List,
             Self::ClientPort | Self::ServerPort | Self::Size | Self::ResponseSize => Kind::Number,
             Self::Id | Self::Opcode | Self::BufferSize => Kind::Number,
+            Self::LabelLength | Self::LabelEntropy | Self::ClientRate | Self::ClientSubdomains => Kind::Number,
             Self::Do => Kind::Bool,
             Self::Label(_) => Kind::Text,
         }
+    }
+
+    /// Whether it takes memory of what the client asked before.
+    pub fn is_of_client_history(&self) -> bool {
+        matches!(self, Self::ClientRate | Self::ClientSubdomains)
     }
 
     /// Whether only an answer has it.
@@ -121,6 +139,10 @@ impl fmt::Display for Fact {
             Self::ResponseFlags => ">rflags",
             Self::ResponseIp => "response_ip",
             Self::ResponseIps => "response/ips",
+            Self::LabelLength => "label_length",
+            Self::LabelEntropy => "label_entropy",
+            Self::ClientRate => "client_rate",
+            Self::ClientSubdomains => "client_subdomains",
             Self::Label(label) => label,
         })
     }
@@ -169,6 +191,8 @@ pub enum Value<'a> {
     /// The empty text is also what is not set.
     Text(Cow<'a, str>),
     Number(u64),
+    /// Never infinite, and always a number.
+    Fraction(f64),
     Bool(bool),
     Address(IpAddr),
     Addresses(Cow<'a, [IpAddr]>),
@@ -185,6 +209,7 @@ impl fmt::Display for Value<'_> {
         match self {
             Self::Text(text) => f.write_str(text),
             Self::Number(number) => write!(f, "{number}"),
+            Self::Fraction(number) => write!(f, "{number}"),
             Self::Bool(is) => write!(f, "{is}"),
             Self::Address(address) => write!(f, "{address}"),
             Self::Addresses(addresses) => {

@@ -16,11 +16,13 @@ pub(crate) enum Function {
     Label,
     Count,
     Len,
+    IsPrivate,
+    Entropy,
 }
 
 /// The first name of each is the one that messages use. `incidr` is the shipped plugin's, `inc-cidr` is in
 /// a sample of the original form (docs/semantics.md, S9).
-const NAMES: [(&str, Function); 13] = [
+const NAMES: [(&str, Function); 16] = [
     ("in-cidr", Function::InCidr),
     ("incidr", Function::InCidr),
     ("inc-cidr", Function::InCidr),
@@ -34,6 +36,9 @@ const NAMES: [(&str, Function); 13] = [
     ("label", Function::Label),
     ("count", Function::Count),
     ("len", Function::Len),
+    ("is-private", Function::IsPrivate),
+    ("is_private", Function::IsPrivate),
+    ("entropy", Function::Entropy),
 ];
 
 impl Function {
@@ -59,6 +64,8 @@ impl Function {
             Self::Label => (2, 2, "label(name, number)"),
             Self::Count => (1, 1, "count(list) or count(name)"),
             Self::Len => (1, 1, "len(text)"),
+            Self::IsPrivate => (1, 1, "is-private(address)"),
+            Self::Entropy => (1, 1, "entropy(text)"),
         }
     }
 

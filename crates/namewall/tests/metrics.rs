@@ -79,9 +79,11 @@ fn names_follow_the_conventions_of_prometheus() {
     for metric in all() {
         let Metric { name, kind, labels, help } = metric;
         assert!(seen.insert(*name), "{name} is declared twice");
-        assert!(name.starts_with("namewall_") || name.starts_with("coredns_"), "{name}");
+        let families = ["namewall_", "coredns_", "process_"];
+        assert!(families.iter().any(|family| name.starts_with(family)), "{name}");
         assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}: a counter, and only it, ends in _total");
-        assert!(*kind != Kind::Histogram || name.ends_with("_seconds"), "{name}: histograms are of times");
+        let has_unit = name.ends_with("_seconds") || name.ends_with("_bytes");
+        assert!(*kind != Kind::Histogram || has_unit, "{name}: histograms are of times or sizes");
         assert!(!["_bucket", "_sum", "_count"].iter().any(|end| name.ends_with(end)), "{name}");
         let is_plain =
             |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || b"_0123456789".contains(&byte));

@@ -3,6 +3,7 @@
 use crate::format::Format;
 use crate::histogram::Durations;
 use crate::metric::{BUILD_INFO, Kind, Metric};
+use crate::sizes::Sizes;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -141,6 +142,14 @@ impl Family<'_> {
         let count = buckets.iter().map(|(_, count)| count).sum();
         let seconds = durations.seconds();
         self.with_labels(labels, |sample| sample.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None))
+    }
+
+    /// The samples of a histogram of sizes.
+    pub fn sizes(&mut self, labels: &[&str], sizes: &Sizes) -> fmt::Result {
+        let buckets = sizes.buckets();
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        let bytes = sizes.bytes();
+        self.with_labels(labels, |sample| sample.encode_histogram::<NoLabelSet>(bytes, count, &buckets, None))
     }
 
     fn with_labels(

@@ -15,6 +15,7 @@ mod health;
 mod histogram;
 mod metric;
 mod server;
+mod sizes;
 
 pub use export::{Export, Exposition, Family, Metrics, Value};
 pub use format::Format;
@@ -22,3 +23,4 @@ pub use health::Health;
 pub use histogram::Durations;
 pub use metric::{BUILD_INFO, Kind, Label, Metric, Values};
 pub use server::{ListenError, Page, Server, Site};
+pub use sizes::Sizes;

@@ -11,6 +11,7 @@ mod command;
 mod dice;
 mod front;
 mod machine;
+mod mmdb;
 mod node;
 mod process;
 mod proxy;
@@ -19,6 +20,7 @@ mod tools;
 pub use command::{output_with_input, run_with_input};
 pub use dice::Dice;
 pub use front::{Front, Refusal};
+pub use mmdb::Mmdb;
 pub use proxy::{Proxy, ProxyMode};
 pub use tools::{give_up, peer, program};
 

@@ -8,6 +8,7 @@ pub(super) mod edns0;
 pub(super) mod firewall;
 pub(super) mod fixed;
 pub(super) mod forward;
+pub(super) mod geoip;
 pub(super) mod hosts;
 pub(super) mod kubernetes;
 pub(super) mod opa;
@@ -31,6 +32,7 @@ pub use edns0::{Edns0, Encoding, Metadata};
 pub use firewall::{EngineKind, Firewall, Point, Rule, RuleKind, Written};
 pub use fixed::{Chaos, LocalNames};
 pub use forward::{Forward, ForwardOrder, HealthCheck, Upstream};
+pub use geoip::GeoIp;
 pub use hosts::{HostEntry, Hosts, ZoneFile};
 pub use kubernetes::{Kubeconfig, Kubernetes, PodMode};
 pub use opa::{Opa, OpaAt, OpaField};
@@ -65,6 +67,7 @@ pub(super) enum Directive {
     File,
     Firewall,
     Forward,
+    GeoIp,
     Header,
     Health,
     Hosts,
@@ -113,6 +116,7 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         (Directive::File, hosts::FILE),
         (Directive::Firewall, firewall::FIREWALL),
         (Directive::Forward, forward::FORWARD),
+        (Directive::GeoIp, geoip::GEOIP),
         (Directive::Header, shaping::HEADER),
         (Directive::Health, process::HEALTH),
         (Directive::Hosts, hosts::HOSTS),
@@ -156,7 +160,6 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         ("etcd", "forward its zones to a server that has them"),
         ("fallback", "write `failover RCODE…` in `forward`"),
         ("federation", "remove it: Kubernetes has no federations any more"),
-        ("geoip", "remove it, and rules that look at `geoip/…`"),
         ("grpc", "use `forward`"),
         ("grpc_server", "serve DNS over TLS or HTTPS: `tls://` or `https://`"),
         ("https", "remove it: connections and streams are bounded by the server"),

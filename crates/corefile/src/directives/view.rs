@@ -1,6 +1,7 @@
 //! `view NAME { expr EXPRESSION }`: a server block for some questions of its zones only.
 
 use crate::FileSpan;
+use crate::facts::OF_GEOIP;
 use crate::form::{ANY, Form, Words, many, once};
 use crate::parse::Line;
 use crate::problem::Report;
@@ -62,7 +63,7 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> View {
                 Some(label) => {
                     report
                         .error("unset-fact", &text.place, format!("nothing sets `{label}` before a view is chosen"))
-                        .help("compare facts of the question, or of the client's pod: `kubernetes/client-namespace`");
+                        .help("compare facts of the question, of the client's pod (`kubernetes/client-namespace`) or of `geoip`");
                 }
                 None => view.conditions.push(Arc::new(expression)),
             },
@@ -102,7 +103,10 @@ fn foreign_operator(text: &str) -> Option<(&'static str, &'static str)> {
 /// A fact that is neither of the question nor of the client's pod.
 fn foreign_label(fact: &Fact) -> Option<&str> {
     match fact {
+        Fact::Label(label) if OF_GEOIP.contains(&&**label) => None,
         Fact::Label(label) if !label.starts_with("kubernetes/client-") => Some(label),
+        Fact::ClientRate => Some("client_rate"),
+        Fact::ClientSubdomains => Some("client_subdomains"),
         _ => None,
     }
 }

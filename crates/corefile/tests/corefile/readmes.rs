@@ -192,6 +192,18 @@ fn the_corefile_of_every_cluster() {
           reload: Some(Every {interval: 30s, jitter: 15s}),
           loadbalance: true,
           detects_loops: true,
+          directives: [
+            "cache",
+            "errors",
+            "forward",
+            "health",
+            "kubernetes",
+            "loadbalance",
+            "loop",
+            "prometheus",
+            "ready",
+            "reload",
+          ],
           place: Corefile:1:1,
         }
     "#]]

@@ -1,25 +1,29 @@
 //! What a scraper gets.
 
-use super::Metrics;
-use super::table::{
-    CACHED_KINDS, CACHE_ENTRIES, CACHE_HITS, CACHE_MISSES, DECISIONS, ENCRYPTED, ENCRYPTED_REFUSED, ENGINE_DURATION, ENGINE_FAILURES, FAMILIES, LINES_LOST, LIST_ENTRIES, LIST_FAILURES, LIST_LOADED, PROTOCOLS, REQUESTS, REQUEST_DURATION, RESPONSES, TAPS_LOST, TYPE_WORDS, UPSTREAM_DURATION,
-};
+use super::meter::{Counts, PLUGINS, Place};
+use super::table::*;
+use super::{Metrics, PANICS as PANICS_SEEN};
 use crate::report::Ruling;
 use crate::tell::Teller;
 use namewall_dns::wire::Rcode;
 use namewall_telemetry::{Export, Exposition, Family};
 use std::fmt;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 impl Export for Teller {
     fn export(&self, to: &mut Exposition<'_>) -> fmt::Result {
         let metrics = self.metrics();
-        metrics.questions(to)?;
+        let all = metrics.counts.all();
+        questions(&all, to)?;
+        answers(&all, to)?;
+        hits(&all, to)?;
         metrics.caches(to)?;
         metrics.upstreams(to)?;
+        metrics.process(to)?;
         metrics.decisions(to)?;
         metrics.connections(to)?;
+        to.value(&CLIENTS_FORGOTTEN, self.clients().forgotten())?;
         to.value(&LINES_LOST, self.lines_lost())?;
         let mut taps = to.family(&TAPS_LOST)?;
         self.taps().lost().iter().try_for_each(|(endpoint, lost)| taps.sample(&[endpoint], *lost))?;
@@ -56,50 +60,104 @@ fn count(family: &mut Family<'_>, labels: &[&str], counter: &AtomicU64) -> fmt::
     }
 }
 
-impl Metrics {
-    fn questions(&self, to: &mut Exposition<'_>) -> fmt::Result {
-        let all = self.counts.all();
-        let mut requests = to.family(&REQUESTS)?;
-        for ((server, zone), counts) in &all {
-            for (over_tcp, proto) in PROTOCOLS.into_iter().enumerate() {
-                for (is_v6, family) in FAMILIES.into_iter().enumerate() {
-                    for (kind, counter) in TYPE_WORDS.iter().zip(&counts.requests[over_tcp][is_v6]) {
-                        count(&mut requests, &[server, zone, proto, family, kind], counter)?;
-                    }
+fn sum(counters: &[AtomicU64]) -> u64 {
+    counters.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
+}
+
+fn questions(all: &[(Place, Arc<Counts>)], to: &mut Exposition<'_>) -> fmt::Result {
+    let mut requests = to.family(&REQUESTS)?;
+    for ((server, zone, view), counts) in all {
+        for (over_tcp, proto) in PROTOCOLS.into_iter().enumerate() {
+            for (is_v6, family) in FAMILIES.into_iter().enumerate() {
+                for (kind, counter) in TYPE_WORDS.iter().zip(&counts.requests[over_tcp][is_v6]) {
+                    count(&mut requests, &[server, zone, view, proto, family, kind], counter)?;
                 }
             }
         }
-        let mut responses = to.family(&RESPONSES)?;
-        for ((server, zone), counts) in &all {
-            for (rcode, counter) in (0..).zip(&counts.responses) {
-                count(&mut responses, &[server, zone, &Rcode(rcode).to_string()], counter)?;
-            }
-        }
-        let mut durations = to.family(&REQUEST_DURATION)?;
-        all.iter().try_for_each(|((server, zone), counts)| durations.durations(&[server, zone], &counts.duration))
     }
+    let mut sizes = to.family(&REQUEST_SIZE)?;
+    for ((server, zone, view), counts) in all {
+        for (proto, counted) in PROTOCOLS.into_iter().zip(&counts.request_sizes) {
+            sizes.sizes(&[server, zone, view, proto], counted)?;
+        }
+    }
+    let mut dnssec_ok = to.family(&DO_REQUESTS)?;
+    for ((server, zone, view), counts) in all {
+        count(&mut dnssec_ok, &[server, zone, view], &counts.dnssec_ok)?;
+    }
+    let mut durations = to.family(&REQUEST_DURATION)?;
+    all.iter()
+        .try_for_each(|((server, zone, view), counts)| durations.durations(&[server, zone, view], &counts.duration))
+}
 
-    fn caches(&self, to: &mut Exposition<'_>) -> fmt::Result {
-        let all = self.counts.all();
-        let mut hits = to.family(&CACHE_HITS)?;
-        for ((server, zone), counts) in &all {
-            for (kind, counter) in CACHED_KINDS.iter().zip(&counts.hits) {
-                count(&mut hits, &[server, kind, zone], counter)?;
+fn answers(all: &[(Place, Arc<Counts>)], to: &mut Exposition<'_>) -> fmt::Result {
+    let mut responses = to.family(&RESPONSES)?;
+    for ((server, zone, view), counts) in all {
+        for (plugin, by_code) in PLUGINS.iter().zip(&counts.responses) {
+            for (rcode, counter) in (0..).zip(by_code) {
+                count(&mut responses, &[server, zone, view, &Rcode(rcode).to_string(), plugin], counter)?;
             }
         }
-        let mut misses = to.family(&CACHE_MISSES)?;
-        for ((server, zone), counts) in &all {
-            count(&mut misses, &[server, zone], &counts.misses)?;
+    }
+    let mut sizes = to.family(&RESPONSE_SIZE)?;
+    for ((server, zone, view), counts) in all {
+        for (proto, counted) in PROTOCOLS.into_iter().zip(&counts.response_sizes) {
+            sizes.sizes(&[server, zone, view, proto], counted)?;
         }
+    }
+    Ok(())
+}
+
+/// How often caches had an answer.
+fn hits(all: &[(Place, Arc<Counts>)], to: &mut Exposition<'_>) -> fmt::Result {
+    let mut requests = to.family(&CACHE_REQUESTS)?;
+    for ((server, zone, view), counts) in all {
+        match sum(&counts.hits) + counts.misses.load(Ordering::Relaxed) {
+            0 => {}
+            asked => requests.sample(&[server, zone, view], asked)?,
+        }
+    }
+    let mut hits = to.family(&CACHE_HITS)?;
+    for ((server, zone, view), counts) in all {
+        for (kind, counter) in CACHED_KINDS.iter().zip(&counts.hits) {
+            count(&mut hits, &[server, kind, zone, view], counter)?;
+        }
+    }
+    let mut misses = to.family(&CACHE_MISSES)?;
+    all.iter().try_for_each(|((server, zone, view), counts)| count(&mut misses, &[server, zone, view], &counts.misses))
+}
+
+impl Metrics {
+    fn caches(&self, to: &mut Exposition<'_>) -> fmt::Result {
         let mut kept = to.family(&CACHE_ENTRIES)?;
         let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
         caches.retain(|_, cache| cache.strong_count() > 0);
-        for ((server, zones), cache) in caches.iter().filter_map(|(labels, cache)| Some((labels, cache.upgrade()?))) {
+        for ((server, zones, view), cache) in
+            caches.iter().filter_map(|(labels, cache)| Some((labels, cache.upgrade()?)))
+        {
             for (kind, entries) in CACHED_KINDS.iter().zip(cache.entries()) {
-                kept.sample(&[server, kind, zones], entries)?;
+                kept.sample(&[server, kind, zones, view], entries)?;
             }
         }
-        Ok(())
+        drop(caches);
+        let all = self.cached.all();
+        let mut evictions = to.family(&CACHE_EVICTIONS)?;
+        for ((server, zones, view), meter) in &all {
+            for (kind, counter) in CACHED_KINDS.iter().zip(&meter.evictions) {
+                count(&mut evictions, &[server, kind, zones, view], counter)?;
+            }
+        }
+        let mut drops = to.family(&CACHE_DROPS)?;
+        all.iter()
+            .try_for_each(|((server, zones, view), meter)| count(&mut drops, &[server, zones, view], &meter.drops))?;
+        let mut stale = to.family(&CACHE_STALE)?;
+        for ((server, zones, view), meter) in &all {
+            count(&mut stale, &[server, zones, view], &meter.served_stale)?;
+        }
+        let mut prefetches = to.family(&CACHE_PREFETCHES)?;
+        all.iter().try_for_each(|((server, zones, view), meter)| {
+            count(&mut prefetches, &[server, zones, view], &meter.prefetches)
+        })
     }
 
     fn upstreams(&self, to: &mut Exposition<'_>) -> fmt::Result {
@@ -110,7 +168,27 @@ impl Metrics {
         let mut durations = to.family(&UPSTREAM_DURATION)?;
         all.iter().try_for_each(|(upstream, rcode, took)| {
             durations.durations(&["forward", &upstream.to_string(), &Rcode(*rcode).to_string()], took)
-        })
+        })?;
+        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut failures = to.family(&CHECK_FAILURES)?;
+        for state in states.iter().filter(|state| state.failed_checks > 0) {
+            failures.sample(&["forward", &state.address.to_string()], state.failed_checks)?;
+        }
+        to.value(&REJECTS, self.rejected.load(Ordering::Relaxed))
+    }
+
+    /// What is known of the process and its Corefile.
+    fn process(&self, to: &mut Exposition<'_>) -> fmt::Result {
+        let mut enabled = to.family(&PLUGIN_ENABLED)?;
+        for (((server, zone, view), name), _) in &self.enabled.all() {
+            enabled.sample(&[server, zone, view, name], 1_u64)?;
+        }
+        to.value(&RELOAD_FAILED, self.failed_reloads.load(Ordering::Relaxed))?;
+        let version = self.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut versions = to.family(&RELOAD_VERSION)?;
+        version.iter().try_for_each(|hash| versions.sample(&["sha256", hash], 1_u64))?;
+        to.value(&PANICS, PANICS_SEEN.load(Ordering::Relaxed))?;
+        to.family(&CORE_BUILD_INFO)?.sample(&[env!("CARGO_PKG_VERSION"), "", ""], 1_u64)
     }
 
     fn connections(&self, to: &mut Exposition<'_>) -> fmt::Result {

@@ -5,8 +5,8 @@ use crate::report::{Report, Ruling, Source};
 use crate::rules::Judge;
 use crate::service::Block;
 use namewall_corefile::{FileSpan, Point, Scheme, Zone};
-use namewall_dns::wire::{Header, Rcode, RecordType};
-use namewall_telemetry::Durations;
+use namewall_dns::wire::{Edns, Header, Rcode, RecordType};
+use namewall_telemetry::{Durations, Sizes};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,18 +35,34 @@ pub(super) const TYPES: [(u16, &str); 18] = [
     (255, "ANY"),
 ];
 
-/// Of a server and a zone.
+/// Who can have written an answer: directives. The first stands for the server itself, and for all that have no name here.
+pub(super) const PLUGINS: [&str; 12] =
+    ["", "any", "cache", "chaos", "file", "firewall", "forward", "hosts", "kubernetes", "local", "template", "whoami"];
+
+/// The labels of a server, a zone and a view.
+pub(super) type Place = (String, String, String);
+
+/// Of a server, a zone and a view.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// By whether it came over TCP, whether over IPv6, and by type.
     pub(super) requests: [[[AtomicU64; TYPES.len() + 1]; 2]; 2],
-    /// By code.
-    pub(super) responses: [AtomicU64; 16],
+    /// By whether it came over TCP.
+    pub(super) request_sizes: [Sizes; 2],
+    pub(super) response_sizes: [Sizes; 2],
+    /// Questions of clients that want DNSSEC.
+    pub(super) dnssec_ok: AtomicU64,
+    /// By who wrote them, and by code.
+    pub(super) responses: [[AtomicU64; 16]; PLUGINS.len()],
     pub(super) duration: Durations,
     /// From the cache: names and addresses, and that there are none.
     pub(super) hits: [AtomicU64; 2],
     pub(super) misses: AtomicU64,
 }
+
+/// A directive that stands in a server block.
+#[derive(Debug, Default)]
+pub(super) struct Enabled;
 
 /// How often a rule has decided, by [`Ruling::OUTCOMES`].
 #[derive(Debug, Default)]
@@ -79,6 +95,8 @@ struct Meter {
     address: Option<IpAddr>,
     counts: Arc<Counts>,
     rulings: FxHashMap<(Point, FileSpan), Arc<Rulings>>,
+    /// Held as long as the directives are.
+    _enabled: Vec<Arc<Enabled>>,
 }
 
 /// The label of a server, as CoreDNS has it.
@@ -93,7 +111,8 @@ fn server_label(scheme: Scheme, address: Option<IpAddr>, port: u16) -> String {
 
 impl Meters {
     /// Those of a block, whose engines and cache are counted from now on.
-    pub(crate) fn new(metrics: &Metrics, block: &mut Block) -> Self {
+    pub(crate) fn new(metrics: &Metrics, block: &mut Block, directives: &[&'static str]) -> Self {
+        let view = block.view.as_ref().map_or_else(String::new, |view| view.name.to_string());
         let bound: Vec<Option<IpAddr>> = match &block.addresses[..] {
             [] => vec![None],
             addresses => addresses.iter().copied().map(Some).collect(),
@@ -113,8 +132,11 @@ impl Meters {
                 let counts = metrics.rulings(&server, point, &label);
                 ((point, place.clone()), counts)
             });
-            let counts = metrics.counts.get((server.clone(), zone.to_string()));
-            meters.push(Meter { zone: zone.clone(), port: *port, address, counts, rulings: rulings.collect() });
+            let rulings = rulings.collect();
+            let at: Place = (server, zone.to_string(), view.clone());
+            let enabled = directives.iter().map(|name| metrics.enabled.get((at.clone(), *name)));
+            let (_enabled, counts) = (enabled.collect(), metrics.counts.get(at));
+            meters.push(Meter { zone: zone.clone(), port: *port, address, counts, rulings, _enabled });
         }
         // One engine and one cache serve all of a block: its first server stands for it.
         let first = block
@@ -128,7 +150,7 @@ impl Meters {
                 }
             }
             if let Some(cache) = &block.cache {
-                metrics.watch(server, zone, cache);
+                metrics.watch((server, zone, view), cache);
             }
         }
         Self(meters)
@@ -148,6 +170,10 @@ impl Meters {
         let (over_tcp, is_v6) = (exchange.over_tcp(), exchange.client.ip().to_canonical().is_ipv6());
         let kind = type_at(exchange.question.record_type);
         one(&meter.counts.requests[usize::from(over_tcp)][usize::from(is_v6)][kind]);
+        meter.counts.request_sizes[usize::from(over_tcp)].add(exchange.query().len());
+        if Edns::read(exchange.query()).is_some_and(|edns| edns.is_dnssec_ok()) {
+            one(&meter.counts.dnssec_ok);
+        }
         meter.counts.duration.add(exchange.begun.elapsed());
         for ruling in [exchange.ruling.as_ref(), report.of_response].into_iter().flatten() {
             let counts = meter.rulings.get(&(ruling.point, ruling.place.clone()));
@@ -157,7 +183,8 @@ impl Meters {
             }
         }
         let Some(header) = report.reply.and_then(|reply| Header::read(reply).ok()) else { return };
-        one(&meter.counts.responses[usize::from(header.rcode.0 & 15)]);
+        meter.counts.response_sizes[usize::from(over_tcp)].add(report.reply.map_or(0, <[u8]>::len));
+        one(&meter.counts.responses[plugin_at(report)][usize::from(header.rcode.0 & 15)]);
         if report.source == Source::Cache {
             let is_denial = header.rcode != Rcode::NO_ERROR || header.answers == 0;
             one(&meter.counts.hits[usize::from(is_denial)]);
@@ -170,6 +197,19 @@ impl Meters {
             meter.counts.misses.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Who wrote the answer, as an index of [`PLUGINS`].
+fn plugin_at(report: &Report<'_>) -> usize {
+    let is_denied = report.ruling().is_some_and(|ruling| !matches!(ruling.outcome, "allow" | "redirect"));
+    let plugin = match report.source {
+        _ if is_denied => "firewall",
+        Source::Cache => "cache",
+        Source::Upstream | Source::Redirected => "forward",
+        Source::Directive(name) => name,
+        Source::Own => "",
+    };
+    PLUGINS.iter().position(|known| *known == plugin).unwrap_or_default()
 }
 
 fn type_at(kind: RecordType) -> usize {

@@ -4,23 +4,28 @@
 //! Counts outlive the Corefile they were begun under: a service that is built finds those of the one
 //! before by their labels. What no service counts any more is gone.
 
+mod cached;
 mod export;
 mod meter;
+mod process;
 mod table;
 
+pub(crate) use cached::CacheMeter;
 pub(super) use export::ListCounts;
 pub(super) use meter::{EngineMeter, Meters};
+pub(crate) use process::Process;
 pub use table::METRICS;
 
 use super::cache::Cache;
-use meter::{Counts, Rulings};
+use meter::{Counts, Enabled, Place, Rulings};
 use namewall_corefile::Point;
 use namewall_dns::wire::{Header, Rcode};
-use namewall_dns::{EncryptedCounters, Heard};
+use namewall_dns::{EncryptedCounters, Heard, UpstreamState};
 use namewall_telemetry::Durations;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Upstreams and their codes that are counted, at most: rules can name any server.
@@ -29,17 +34,38 @@ const MOST_UPSTREAMS: usize = 4_096;
 /// Everything that is counted.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
-    /// By server and zone.
-    counts: Kept<(String, String), Counts>,
+    counts: Kept<Place, Counts>,
+    /// Directives of server blocks.
+    enabled: Kept<(Place, &'static str), Enabled>,
     /// By server, point and rule.
     rulings: Kept<(String, &'static str, String), Rulings>,
     /// By server and engine.
     engines: Kept<(String, String), EngineMeter>,
-    /// By server and zones.
-    caches: Mutex<BTreeMap<(String, String), Weak<Cache>>>,
+    caches: Mutex<BTreeMap<Place, Weak<Cache>>>,
+    cached: Kept<Place, CacheMeter>,
     upstreams: Mutex<FxHashMap<(SocketAddr, Rcode), Arc<Durations>>>,
     /// Of connections over TLS and HTTPS, once they are served.
     connections: Mutex<Option<Arc<EncryptedCounters>>>,
+    /// How upstreams were doing a moment ago.
+    states: Mutex<Vec<UpstreamState>>,
+    /// Questions that `max_concurrent` refused.
+    pub(super) rejected: AtomicU64,
+    /// Corefiles that could not be served instead of the one that is.
+    failed_reloads: AtomicU64,
+    /// The hash of the Corefile that is served, in hexadecimal digits.
+    version: Mutex<Option<String>>,
+}
+
+/// Panics of any thread since they are counted.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts panics from now on, before they are told of as usual.
+pub fn count_panics() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |about| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        tell(about);
+    }));
 }
 
 /// Counts by their labels, as long as somebody counts.
@@ -97,9 +123,24 @@ impl Metrics {
     }
 
     /// A cache whose entries are counted.
-    pub(super) fn watch(&self, server: String, zones: String, cache: &Arc<Cache>) {
+    pub(super) fn watch(&self, at: Place, cache: &Arc<Cache>) {
+        cache.count_to(self.cached.get(at.clone()));
         let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
-        caches.insert((server, zones), Arc::downgrade(cache));
+        caches.insert(at, Arc::downgrade(cache));
+    }
+
+    /// How upstreams are doing now.
+    pub(super) fn set_upstreams(&self, states: Vec<UpstreamState>) {
+        *self.states.lock().unwrap_or_else(PoisonError::into_inner) = states;
+    }
+
+    /// A Corefile is served from now on; `hash` is of what it was read from, in hexadecimal digits.
+    pub(super) fn set_version(&self, hash: String) {
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Some(hash);
+    }
+
+    pub(super) fn reload_failed(&self) {
+        self.failed_reloads.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -13,6 +13,8 @@ mod edns0;
 mod encrypted;
 mod engines;
 mod engines_live;
+mod examples;
+mod facts;
 mod file;
 mod fixed;
 mod forward;

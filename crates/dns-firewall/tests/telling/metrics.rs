@@ -79,17 +79,31 @@ fn questions_answers_and_decisions_are_counted() {
     let requests = |kind: &str, proto: &str| {
         value(
             &serving,
-            &format!("coredns_dns_requests_total{{SERVER,zone=\".\",proto=\"{proto}\",family=\"1\",type=\"{kind}\"}}"),
+            &format!(
+                "coredns_dns_requests_total{{SERVER,zone=\".\",view=\"\",proto=\"{proto}\",family=\"1\",type=\"{kind}\"}}"
+            ),
         )
     };
     assert_eq!((requests("A", "udp"), requests("AAAA", "udp"), requests("other", "tcp")), (7.0, 2.0, 1.0));
-    let responses =
-        |rcode: &str| value(&serving, &format!("coredns_dns_responses_total{{SERVER,zone=\".\",rcode=\"{rcode}\"}}"));
+    let by = |rcode: &str, plugin: &str| {
+        let labels = format!("SERVER,zone=\".\",view=\"\",rcode=\"{rcode}\",plugin=\"{plugin}\"");
+        value(&serving, &format!("coredns_dns_responses_total{{{labels}}}"))
+    };
+    let responses = |rcode| ["", "cache", "firewall", "forward"].iter().map(|plugin| by(rcode, plugin)).sum::<f64>();
     // Who is met with silence has no answer.
     assert_eq!((responses("NOERROR"), responses("NXDOMAIN")), (3.0, 3.0));
     assert_eq!((responses("REFUSED"), responses("SERVFAIL")), (1.0, 2.0));
-    assert_eq!(value(&serving, "coredns_dns_request_duration_seconds_count{SERVER,zone=\".\"}"), 10.0);
-    assert!(value(&serving, "coredns_dns_request_duration_seconds_sum{SERVER,zone=\".\"}") > 0.1);
+    assert_eq!((by("NOERROR", "cache"), by("NOERROR", "forward"), by("REFUSED", "firewall")), (1.0, 2.0, 1.0));
+    let sizes = |of: &str, proto: &str| {
+        let labels = format!("SERVER,zone=\".\",view=\"\",proto=\"{proto}\"");
+        let of = format!("coredns_dns_{of}_size_bytes");
+        (value(&serving, &format!("{of}_count{{{labels}}}")), value(&serving, &format!("{of}_sum{{{labels}}}")))
+    };
+    assert_eq!(sizes("request", "tcp"), (1.0, 29.0));
+    assert_eq!(sizes("request", "udp").0, 9.0);
+    assert_eq!((sizes("response", "udp").0, sizes("response", "tcp").0), (8.0, 1.0));
+    assert_eq!(value(&serving, "coredns_dns_request_duration_seconds_count{SERVER,zone=\".\",view=\"\"}"), 10.0);
+    assert!(value(&serving, "coredns_dns_request_duration_seconds_sum{SERVER,zone=\".\",view=\"\"}") > 0.1);
     let decisions = |point: &str, outcome: &str, rule: &str| {
         let labels = format!("SERVER,point=\"{point}\",outcome=\"{outcome}\",rule=\"Corefile:{rule}\"");
         value(&serving, &format!("namewall_firewall_decisions_total{{{labels}}}"))
@@ -122,10 +136,13 @@ fn the_cache_and_upstreams_are_counted() {
     for name in ["www.example", "www.example", "www.example", "nx.example", "nx.example"] {
         serving.ask(name, 1);
     }
-    let hits = |kind: &str| value(&serving, &format!("coredns_cache_hits_total{{SERVER,type=\"{kind}\",zones=\".\"}}"));
+    let hits = |kind: &str| {
+        value(&serving, &format!("coredns_cache_hits_total{{SERVER,type=\"{kind}\",zones=\".\",view=\"\"}}"))
+    };
     assert_eq!((hits("success"), hits("denial")), (2.0, 1.0));
-    assert_eq!(value(&serving, "coredns_cache_misses_total{SERVER,zones=\".\"}"), 2.0);
-    let entries = |kind: &str| value(&serving, &format!("coredns_cache_entries{{SERVER,type=\"{kind}\",zones=\".\"}}"));
+    assert_eq!(value(&serving, "coredns_cache_misses_total{SERVER,zones=\".\",view=\"\"}"), 2.0);
+    let entries =
+        |kind: &str| value(&serving, &format!("coredns_cache_entries{{SERVER,type=\"{kind}\",zones=\".\",view=\"\"}}"));
     assert_eq!((entries("success"), entries("denial")), (1.0, 1.0));
     let of_upstreams = samples(&serving.metrics());
     let counts =
@@ -162,7 +179,7 @@ fn counts_go_on_when_the_corefile_is_read_again_and_those_of_rules_that_are_gone
     let telling = Telling::new();
     let mut serving = serve(&telling, &corefile("allow name == 'a.example.'\n      refuse true"));
     serving.ask("b.example", 1);
-    let total = "coredns_dns_requests_total{SERVER,zone=\".\",proto=\"udp\",family=\"1\",type=\"A\"}";
+    let total = "coredns_dns_requests_total{SERVER,zone=\".\",view=\"\",proto=\"udp\",family=\"1\",type=\"A\"}";
     let refused = "namewall_firewall_decisions_total{SERVER,point=\"query\",outcome=\"refuse\",rule=\"Corefile:5:7\"}";
     assert_eq!((value(&serving, total), value(&serving, refused)), (1.0, 1.0));
     let at = serving.endpoints.addresses();
@@ -179,7 +196,8 @@ fn the_table_has_every_metric_with_its_type() {
     let serving = serve(&Telling::new(), CACHED);
     let text = serving.metrics();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    let exported: BTreeSet<String> = types.map(str::to_owned).filter(|line| !line.contains("build_info")).collect();
+    let exported: BTreeSet<String> =
+        types.map(str::to_owned).filter(|line| !line.contains("namewall_build_info")).collect();
     let declared = METRICS.iter().map(|metric| format!("{} {}", metric.name, metric.kind.word())).collect();
     assert_eq!(exported, declared);
 }
@@ -201,7 +219,12 @@ c.example:PORT {
         assert_eq!(serving.ask(name, 1), Some(5));
     }
     let responses = |zone: &str| {
-        value(&serving, &format!("coredns_dns_responses_total{{SERVER,zone=\"{zone}\",rcode=\"REFUSED\"}}"))
+        value(
+            &serving,
+            &format!(
+                "coredns_dns_responses_total{{SERVER,zone=\"{zone}\",view=\"\",rcode=\"REFUSED\",plugin=\"firewall\"}}"
+            ),
+        )
     };
     assert_eq!((responses("a.example."), responses("b.example."), responses("c.example.")), (2.0, 1.0, 0.0));
 }

@@ -24,6 +24,8 @@ pub struct UpstreamState {
     pub is_up: bool,
     pub answered: u64,
     pub failed: u64,
+    /// Of these, such as were health checks.
+    pub failed_checks: u64,
 }
 
 impl UpstreamState {
@@ -32,6 +34,7 @@ impl UpstreamState {
         self.is_up |= other.is_up;
         self.answered += other.answered;
         self.failed += other.failed;
+        self.failed_checks += other.failed_checks;
     }
 }
 
@@ -51,6 +54,7 @@ pub(super) struct Upstream {
     pub(super) trouble: Option<String>,
     pub(super) answered: u64,
     pub(super) failed: u64,
+    failed_checks: u64,
     /// Until when it is asked without random letter case: it has shown, over TCP, that it does not repeat it.
     caseless_until: Option<Instant>,
     /// No route leads to it any more: it is dropped when its last query is over.
@@ -71,14 +75,15 @@ impl Upstream {
             trouble: None,
             answered: 0,
             failed: 0,
+            failed_checks: 0,
             caseless_until: None,
             is_replaced: false,
         }
     }
 
     pub(super) fn state(&self) -> UpstreamState {
-        let Self { address, answered, failed, .. } = *self;
-        UpstreamState { address, is_up: self.is_up(), answered, failed }
+        let Self { address, answered, failed, failed_checks, .. } = *self;
+        UpstreamState { address, is_up: self.is_up(), answered, failed, failed_checks }
     }
 
     /// How a query goes to it.
@@ -125,6 +130,7 @@ impl Upstream {
     pub(super) fn has_failed_probe(&mut self) {
         self.failures = self.failures.saturating_add(u32::from(self.next_probe.is_some()));
         self.failed += 1;
+        self.failed_checks += 1;
     }
 
     /// When it is to be asked whether it is back.

@@ -72,6 +72,15 @@ impl Compiler<'_> {
                 self.wants(&first, &kinds, function)?;
                 Ok(generic(function, vec![first.node], Fold::Exact, span))
             }
+            Function::Entropy => {
+                self.wants(&first, &TEXTS, function)?;
+                Ok(generic(function, vec![first.node], Fold::Exact, span))
+            }
+            Function::IsPrivate => {
+                self.wants(&first, &[Kind::Address, Kind::Text], function)?;
+                let first = address_in(first)?;
+                Ok(generic(function, vec![first.node], Fold::Exact, span))
+            }
         }
     }
 
@@ -81,14 +90,7 @@ impl Compiler<'_> {
             return Err(Problem::new(first.span, message).suggest("write in-cidr(address, network)"));
         }
         self.wants(&first, &[Kind::Address, Kind::Text], Function::InCidr)?;
-        let first = match first.text() {
-            Some(text) if !text.is_empty() => {
-                let none = || Problem::new(first.span, format!("`{text}` is not an address"));
-                let address = parse_address(text).ok_or_else(none)?;
-                Built { node: Node::Constant(Computed::Address(address)), ..first }
-            }
-            _ => first,
-        };
+        let first = address_in(first)?;
         let mut networks = Vec::new();
         for other in self.spread(others)? {
             let other = match other.text() {
@@ -180,13 +182,25 @@ impl Compiler<'_> {
     }
 }
 
+/// An argument whose text, if it is known, must be an address.
+fn address_in(argument: Built) -> Result<Built, Problem> {
+    match argument.text() {
+        Some(text) if !text.is_empty() => {
+            let none = || Problem::new(argument.span, format!("`{text}` is not an address"));
+            let address = parse_address(text).ok_or_else(none)?;
+            Ok(Built { node: Node::Constant(Computed::Address(address)), ..argument })
+        }
+        _ => Ok(argument),
+    }
+}
+
 /// A call whose arguments are looked at when it is asked.
 fn generic(function: Function, arguments: Vec<Node>, fold: Fold, span: Span) -> Built {
     let kind = match function {
-        Function::InCidr | Function::InList | Function::Under => Kind::Bool,
+        Function::InCidr | Function::InList | Function::Under | Function::IsPrivate => Kind::Bool,
         Function::HasPrefix | Function::HasSuffix => Kind::Bool,
         Function::Lower | Function::Label => Kind::Text,
-        Function::Atoi | Function::Random | Function::Count | Function::Len => Kind::Number,
+        Function::Atoi | Function::Random | Function::Count | Function::Len | Function::Entropy => Kind::Number,
     };
     let call = Call { function, arguments: arguments.into(), fold, span };
     Built { node: Node::Call(Box::new(call)), kind: Some(kind), span }

@@ -174,6 +174,7 @@ fn naive_value(value: Value<'_>) -> Val {
     match value {
         Value::Text(text) => Val::Text(text.into_owned()),
         Value::Number(number) => Val::Number(number as f64),
+        Value::Fraction(number) => Val::Number(number),
         Value::Bool(is) => Val::Bool(is),
         Value::Address(address) => Val::Address(address),
         Value::Addresses(list) => Val::List(list.iter().copied().map(Val::Address).collect()),

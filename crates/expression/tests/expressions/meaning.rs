@@ -281,3 +281,49 @@ fn kinds_of_labels_depend_on_who_sets_them() {
     let facts = TestFacts::default().with("n", Value::Number(u64::MAX)).with("b", Value::Bool(false));
     holds(&facts, &[("n > 1", true), ("b", false), ("b == 'false'", true), ("n == '18446744073709551615'", true)]);
 }
+
+#[test]
+fn addresses_of_the_own_network_are_private() {
+    let of = |text: &str| response().with("response_ip", address(text));
+    for (answer, is) in [("10.0.0.1", true), ("::ffff:127.0.0.1", true), ("fd00::1", true), ("203.0.113.9", false)] {
+        holds(
+            &of(answer),
+            &[("is-private(response_ip)", is), ("is_private(response/ip)", is), ("not is-private(response_ip)", !is)],
+        );
+    }
+    holds(
+        &query(),
+        &[
+            ("is-private(client_ip)", true),
+            ("is-private('192.0.2.1')", false),
+            ("is-private('fe80::1')", true),
+            // A query has none.
+            ("is-private(response_ip)", false),
+            ("is-private(kubernetes/client-label/none)", false),
+        ],
+    );
+}
+
+#[test]
+fn entropy_is_of_text_and_facts_of_tunnels_are_numbers() {
+    let facts = query()
+        .with("label_length", Value::Number(40))
+        .with("label_entropy", Value::Fraction(3.75))
+        .with("client_rate", Value::Fraction(12.5))
+        .with("client_subdomains", Value::Number(300));
+    holds(
+        &facts,
+        &[
+            ("entropy('abab') == 1", true),
+            ("entropy(label(name, 1)) > 2 && entropy(label(name, 1)) < 3", true),
+            ("entropy('') == 0", true),
+            ("label_entropy > 3.7 and label_length >= 40", true),
+            ("label_entropy > 3.8", false),
+            ("client_rate > 12 && client_rate < 13", true),
+            ("client_subdomains > 300", false),
+            ("request/client_subdomains == 300", true),
+        ],
+    );
+    // Where nothing is known of a client, it asks neither much nor little.
+    holds(&query(), &[("client_rate > 0", false), ("client_subdomains < 10", false)]);
+}

@@ -29,7 +29,7 @@ impl Folder {
     }
 
     /// Puts a file there whole, as editors do: nobody reads half of it.
-    pub(crate) fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         let draft = self.0.join(format!("{name}.draft"));
         std::fs::write(&draft, text).unwrap();
         std::fs::rename(&draft, self.0.join(name)).unwrap();

@@ -129,3 +129,32 @@ fn a_file_that_is_gone_changes_nothing() {
     assert!(serving.told().contains("cannot read Corefile"), "{}", serving.told());
     assert_eq!(Asker::of(at(port)).ask(8, "www"), Some([192, 0, 2, 1]));
 }
+
+#[test]
+fn a_database_of_addresses_is_read_again_and_a_broken_one_changes_nothing() {
+    let port = free_port();
+    let country = |code: &str| {
+        let record = serde_json::json!({"country": {"iso_code": code}});
+        namewall_testbed::Mmdb::new("GeoLite2-Country").with((Ipv4Addr::LOCALHOST.into(), 8), &record).bytes()
+    };
+    let text = giving(
+        port,
+        1,
+        "reload 2s 0s\n geoip db.mmdb\n firewall query {\n  block geoip/country/code == 'DE'\n  default allow\n }",
+    );
+    let folder = crate::process::Folder::new(&text);
+    folder.write("db.mmdb", country("GB"));
+    let serving = Serving::start_in(folder);
+    let asker = Asker::of(at(port));
+    assert_eq!(asker.ask(1, "www"), Some([192, 0, 2, 1]));
+    serving.folder.write("db.mmdb", country("DE"));
+    serving.wait_for("the Corefile was read again", 1);
+    assert_ne!(asker.ask(2, "www"), Some([192, 0, 2, 1]), "it is blocked now");
+    serving.folder.write("db.mmdb", "broken");
+    serving.wait_for("it is served as it was before", 1);
+    assert!(serving.told().contains("error: geoip: db.mmdb:"), "{}", serving.told());
+    assert_ne!(asker.ask(3, "www"), Some([192, 0, 2, 1]));
+    serving.folder.write("db.mmdb", country("GB"));
+    serving.wait_for("the Corefile was read again", 2);
+    assert_eq!(asker.ask(4, "www"), Some([192, 0, 2, 1]));
+}

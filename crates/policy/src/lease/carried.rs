@@ -32,6 +32,11 @@ pub(super) fn by(address: IpAddr, prefixes: &[Cidr]) -> Vec<Ipv4Addr> {
     carried
 }
 
+/// The IPv4 addresses that an address may lead to by a well-known form.
+pub fn carried_ipv4(address: IpAddr) -> Vec<Ipv4Addr> {
+    by(address, &[])
+}
+
 fn well_known(v6: Ipv6Addr) -> Vec<Ipv4Addr> {
     let last = || at(v6, LAST);
     match v6.segments() {

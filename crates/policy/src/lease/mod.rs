@@ -13,7 +13,7 @@ mod store;
 mod survey;
 mod table;
 
-pub use carried::is_nat64_prefix;
+pub use carried::{carried_ipv4, is_nat64_prefix};
 pub use never::{NeverLeased, Refusal};
 pub use revise::{Plan, Revision, Rules};
 pub use store::{LeaseChange, LeaseStore, Opened};

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use namewall_agent::{Signal, Signals};
 use namewall_corefile::{self as corefile, Corefile, Files};
 use namewall_dns::{Chain, LearnNothing, Listen, Route, Server, Settings, Sockets};
-use namewall_dns_firewall::{Built, Endpoints, Surroundings, Teller, build, lameduck};
+use namewall_dns_firewall::{Built, Endpoints, Surroundings, Teller, build, count_panics, lameduck};
 use nix::ifaddrs::getifaddrs;
 use objects::{Unasked, Watched};
 use question::Question;
@@ -41,6 +41,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     args.logging.start()?;
     namewall_dns::allow_more_files();
+    count_panics();
     let signals = SystemSignals::take()?;
     let pods = identities::read(&args.manifests)?;
     let mut around = Surroundings {
@@ -89,7 +90,9 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     }
     clusters.wait(&read);
     let mut running = Running::start(built, &around)?;
+    around.teller.set_version(sources.hash().to_owned());
     loop {
+        around.teller.set_upstreams(running.server.upstreams());
         running.endpoints.set_ready(clusters.are_known());
         let is_asked = match signals.wait(TICK) {
             Some(Signal::Reload) => true,
@@ -110,10 +113,12 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         match taken {
             Ok(()) => {
                 sources = read_from;
+                around.teller.set_version(sources.hash().to_owned());
                 info!(file = %args.conf.display(), "the Corefile was read again");
             }
             Err(error) => {
                 sources = read_from.or_else(&sources);
+                around.teller.reload_failed();
                 error!("{error:#}");
                 warn!("the Corefile cannot be served; it is served as it was before");
             }

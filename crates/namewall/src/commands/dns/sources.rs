@@ -6,6 +6,7 @@
 use namewall_agent::look::{Seen, look};
 use namewall_corefile::{Corefile, Files, Reload};
 use namewall_dns_firewall::Disk;
+use sha2::{Digest, Sha256};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -37,12 +38,16 @@ impl Source {
 
 /// The machine's files, noting what is read.
 #[derive(Debug, Default)]
-pub(super) struct Noting(RefCell<BTreeMap<Source, BTreeSet<Seen>>>);
+pub(super) struct Noting {
+    read: RefCell<BTreeMap<Source, BTreeSet<Seen>>>,
+    /// Of all texts that are read, in their order.
+    hash: RefCell<Sha256>,
+}
 
 impl Noting {
     fn note(&self, source: Source) {
         let seen = source.look();
-        self.0.borrow_mut().entry(source).or_insert(seen);
+        self.read.borrow_mut().entry(source).or_insert(seen);
     }
 }
 
@@ -50,7 +55,9 @@ impl Files for Noting {
     /// What cannot be read is noted, too: it may come.
     fn read(&self, path: &Path) -> io::Result<String> {
         self.note(Source::Path(path.to_owned()));
-        Disk.read(path)
+        let text = Disk.read(path)?;
+        self.hash.borrow_mut().update(&text);
+        Ok(text)
     }
 
     fn names(&self, folder: &Path) -> io::Result<Vec<String>> {
@@ -69,6 +76,8 @@ pub(super) struct Sources {
     watched: BTreeMap<Source, Watched>,
     /// How often, unless a file has a time of its own; none is that nothing is looked at.
     every: Option<Duration>,
+    /// The SHA-256 of the Corefile and of all that it imports, in hexadecimal digits.
+    hash: String,
 }
 
 #[derive(Clone, Debug)]
@@ -83,7 +92,8 @@ impl Sources {
     /// A Corefile with errors names nothing.
     pub(super) fn of(noting: Noting, corefile: Option<&Corefile>) -> Self {
         let looked = Instant::now();
-        let read = noting.0.into_inner().into_iter();
+        let hash = noting.hash.into_inner().finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let read = noting.read.into_inner().into_iter();
         let mut watched: BTreeMap<Source, Watched> =
             read.map(|(source, seen)| (source, Watched { seen, every: None, looked })).collect();
         for named in corefile.map(Corefile::named_files).unwrap_or_default() {
@@ -91,7 +101,11 @@ impl Sources {
             let now = || Watched { seen: source.look(), every: named.every, looked };
             watched.entry(source.clone()).or_insert_with(now);
         }
-        Self { watched, every: corefile.map_or(Some(LOOK_EVERY), interval) }
+        Self { watched, every: corefile.map_or(Some(LOOK_EVERY), interval), hash }
+    }
+
+    pub(super) fn hash(&self) -> &str {
+        &self.hash
     }
 
     /// Whether any of it has changed; a change is told once.
