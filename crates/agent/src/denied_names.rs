@@ -9,8 +9,9 @@
 
 use crate::sharing::PublishedName;
 use namewall_dns::lookup::Done;
+use namewall_policy::domain::DomainName;
 use namewall_policy::{Instant, Lease};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -60,9 +61,12 @@ impl DeniedNames {
     /// Takes the leases of denied patterns whose TTL is over, and returns those that must be granted again.
     pub(crate) fn keep(&mut self, ending: Vec<Lease>, known: &Known<'_>) -> Vec<Lease> {
         let now = known.now;
+        let seen: BTreeSet<(String, IpAddr)> = ending.iter().map(|one| (question(&one.name), one.address)).collect();
         let kept: Vec<Lease> = ending.into_iter().filter_map(|lease| self.keep_one(lease, known)).collect();
-        for denied in self.names.values_mut() {
-            denied.kept.retain(|_, kept| kept.expiry > now);
+        for (name, denied) in &mut self.names {
+            // The table has a lease for a while after its end. One that an answer has replaced must not be taken for a
+            // new one then.
+            denied.kept.retain(|address, kept| kept.expiry > now || seen.contains(&(name.clone(), *address)));
         }
         self.names.retain(|_, denied| !denied.kept.is_empty());
         kept
@@ -71,7 +75,7 @@ impl DeniedNames {
     fn keep_one(&mut self, lease: Lease, known: &Known<'_>) -> Option<Lease> {
         let Lease { address, expiry, .. } = lease;
         let now = known.now;
-        let name = format!("{}.", lease.name);
+        let name = question(&lease.name);
         let is_current = |(other, until): (&IpAddr, &Instant)| other.is_ipv4() == address.is_ipv4() && *until > now;
         if known.published.get(name.as_str()).is_some_and(|known| known.addresses.iter().any(is_current)) {
             return None;
@@ -115,16 +119,22 @@ impl DeniedNames {
 
     /// The names that are to be looked up: whether only wildcards are for it, since when, and the name.
     pub(crate) fn due(&self, now: Instant) -> impl Iterator<Item = (bool, Instant, &str)> {
-        let due = self.names.iter().filter(move |(_, denied)| denied.due <= now);
+        let is_kept = move |denied: &DeniedName| denied.kept.values().any(|kept| kept.expiry > now);
+        let due = self.names.iter().filter(move |(_, denied)| denied.due <= now && is_kept(denied));
         due.map(|(name, denied)| (denied.is_collected, denied.due, name.as_str()))
     }
+}
+
+/// A name as it is asked for.
+fn question(name: &DomainName) -> String {
+    format!("{name}.")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use namewall_dns::lookup::Found;
-    use namewall_policy::domain::{DomainName, DomainPattern, RulePattern};
+    use namewall_policy::domain::{DomainPattern, RulePattern};
 
     const NAME: &str = "bad.example.com.";
     const GRACE: Duration = Duration::from_secs(5);
@@ -150,7 +160,7 @@ mod tests {
         fn pass(&mut self, seconds: u64, found: &Found, is_whole: bool) {
             for _ in 0..seconds {
                 self.now = self.now + Duration::from_secs(1);
-                self.leases.retain(|_, end| *end > self.now);
+                // The table has leases for a while after they have ended.
                 let name = DomainName::parse_recorded(NAME).expect("a name");
                 let over = self.leases.iter().filter(|(_, end)| **end <= self.now + GRACE);
                 let ending: Vec<Lease> = over
@@ -178,7 +188,8 @@ mod tests {
         }
 
         fn addresses(&self) -> Vec<IpAddr> {
-            self.leases.keys().copied().collect()
+            let open = self.leases.iter().filter(|(_, end)| **end > self.now);
+            open.map(|(address, _)| *address).collect()
         }
     }
 

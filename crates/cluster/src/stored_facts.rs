@@ -3,7 +3,7 @@
 //! names up, its owner, its uid) is left out.
 
 use crate::kinds::meta::IntOrString;
-use crate::kinds::{ENDPOINT_SLICE, NETWORK_STATUS, POD, SERVICE};
+use crate::kinds::{ENDPOINT_SLICE, NETWORK_STATUS, POD, PROXY, SERVICE};
 use crate::lower::{Described, DescribedService, Endpoints};
 use crate::store::Key;
 use namewall_policy::labels::Requirement;
@@ -64,7 +64,8 @@ pub(crate) fn service(key: &Key, service: &DescribedService) -> Value {
             })
         })
         .collect();
-    let mut spec = json!({"externalIPs": texts(others), "selector": selector, "ports": ports});
+    let (proxied, others): (Vec<IpAddr>, Vec<IpAddr>) = others.iter().partition(|at| service.proxied.contains(at));
+    let mut spec = json!({"externalIPs": texts(&others), "selector": selector, "ports": ports});
     match &service.form {
         ServiceForm::ExternalName(name) => {
             (spec["type"], spec["externalName"]) = (json!("ExternalName"), json!(name.to_string()));
@@ -74,7 +75,12 @@ pub(crate) fn service(key: &Key, service: &DescribedService) -> Value {
     }
     let metadata = json!({"namespace": &*key.namespace, "name": &*key.name});
     let version = SERVICE.preferred().api_version();
-    json!({"apiVersion": version, "kind": SERVICE.name, "metadata": metadata, "spec": spec})
+    let mut stored = json!({"apiVersion": version, "kind": SERVICE.name, "metadata": metadata, "spec": spec});
+    if !proxied.is_empty() {
+        let ingress: Vec<Value> = texts(&proxied).into_iter().map(|ip| json!({"ip": ip, "ipMode": PROXY})).collect();
+        stored["status"] = json!({"loadBalancer": {"ingress": ingress}});
+    }
+    stored
 }
 
 /// An EndpointSlice that is read again as it was.

@@ -120,7 +120,10 @@ mod tests {
             ),
             ("outside", json!({"type": "ExternalName", "externalName": "example.com"})),
         ] {
-            store.apply(SERVICE.preferred(), &json!({"metadata": {"namespace": "shop", "name": name}, "spec": spec}));
+            let ingress = json!([{"ip": "203.0.113.8"}, {"ip": "203.0.113.9", "ipMode": "Proxy"}]);
+            let status = if name == "db" { json!({"loadBalancer": {"ingress": ingress}}) } else { Json::Null };
+            let metadata = json!({"namespace": "shop", "name": name});
+            store.apply(SERVICE.preferred(), &json!({"metadata": metadata, "spec": spec, "status": status}));
         }
         let slice = json!({
             "metadata": {"namespace": "shop", "name": "db-1", "labels": {"kubernetes.io/service-name": "db"}},

@@ -33,6 +33,11 @@ fn condition_json(condition: &Described) -> Value {
             "address".into()
         }
         Unknown::Node => "node".into(),
+        Unknown::SourceNat { nodes } => {
+            value["nodes"] = json!(nodes);
+            "sourceNat".into()
+        }
+        Unknown::LoadBalancer => "loadBalancer".into(),
     };
     value["of"] = condition.of.as_str().into();
     value

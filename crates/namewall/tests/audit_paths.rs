@@ -33,7 +33,7 @@ fn firewall(rules: &str) -> String {
     )
 }
 
-/// The exit code, and each path as `OUTCOME WAY SERVICE AT <- FROM`.
+/// The exit code, and each path as `OUTCOME WAY SERVICE AT <- FROM`, with `then` before FROM for a chain.
 fn audit(arguments: &[&str], input: &str) -> (Option<i32>, Vec<String>) {
     let arguments = [&["audit-paths", "-o", "json"], arguments].concat();
     let output = run_with_input(env!("CARGO_BIN_EXE_namewall"), &arguments, input);
@@ -43,7 +43,10 @@ fn audit(arguments: &[&str], input: &str) -> (Option<i32>, Vec<String>) {
     let tell = |path: &Value| {
         let from: Vec<String> = path["from"].as_array().unwrap().iter().map(text).collect();
         let words = ["outcome", "way", "service", "at"].map(|key| text(&path[key]));
-        let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let mut words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        if let Some(then) = path["then"].as_array() {
+            words.push(format!("then {}", then.iter().map(text).collect::<Vec<_>>().join(", ")));
+        }
         format!("{} <- {}", words.join(" "), from.join(" "))
     };
     let paths: Vec<String> = told["paths"].as_array().unwrap().iter().map(tell).collect();
@@ -154,4 +157,77 @@ fn a_destination_that_is_not_there_is_an_error() {
         assert_eq!(output.status.code(), Some(2), "{told}");
         assert!(told.contains(words), "{told}");
     }
+}
+
+/// Services of `lab` that lead to each other by a ClusterIP, an external address and a node port, in a ring; and one of
+/// them to 192.0.2.66.
+const CHAINS: &str = r#"
+---
+{apiVersion: v1, kind: Service, metadata: {name: one, namespace: lab}, spec: {clusterIP: 10.96.1.1, ports: [{port: 80}]}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: one, namespace: lab, labels: {kubernetes.io/service-name: one}}, addressType: IPv4, ports: [{port: 80, protocol: TCP}], endpoints: [{addresses: [198.51.100.9]}]}
+---
+{apiVersion: v1, kind: Service, metadata: {name: two, namespace: lab}, spec: {clusterIP: 10.96.1.2, externalIPs: [198.51.100.9], ports: [{port: 80}]}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: two, namespace: lab, labels: {kubernetes.io/service-name: two}}, addressType: IPv4, ports: [{port: 30081, protocol: TCP}], endpoints: [{addresses: [172.18.0.3]}]}
+---
+{apiVersion: v1, kind: Service, metadata: {name: three, namespace: lab}, spec: {type: NodePort, clusterIP: 10.96.1.3, ports: [{port: 80, nodePort: 30081}]}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: three, namespace: lab, labels: {kubernetes.io/service-name: three}}, addressType: IPv4, ports: [{port: 80, protocol: TCP}], endpoints: [{addresses: [192.0.2.66]}, {addresses: [10.96.1.1]}]}
+"#;
+
+#[test]
+fn s7_4_chains_of_services_are_ways_and_end_where_they_return() {
+    let of_lab = |paths: Vec<String>| {
+        let told = paths.into_iter().filter(|path| path.contains(" chain ") && path.contains("<- shop/web"));
+        // Where both are closed for the same reason they are one entry.
+        told.map(|path| path.replace(" outside", "")).collect::<Vec<_>>()
+    };
+    let (code, paths) = audit(&["192.0.2.66", "-"], &format!("{CLUSTER}{CHAINS}"));
+    assert_eq!(code, Some(1));
+    let expected = [
+        "open chain lab/one 10.96.1.1:80/TCP then lab/two, lab/three <- shop/web",
+        "open chain lab/two 10.96.1.2:80/TCP then lab/three <- shop/web",
+        "open chain lab/two 198.51.100.9:80/TCP then lab/three <- shop/web",
+    ];
+    assert_eq!(of_lab(paths), expected);
+    // A firewall of the client's closes all of them, and one of the Services' namespace those that others take.
+    let closed = |team: &str| {
+        let firewall = firewall("[{action: Deny, to: [{networks: [192.0.2.66/32]}]}]");
+        let only =
+            format!("priority: 5, subject: {{namespaces: {{matchLabels: {{kubernetes.io/metadata.name: {team}}}}}}},");
+        format!("{}{CHAINS}", firewall.replace("priority: 5,", &only))
+    };
+    for team in ["shop", "lab"] {
+        let (_, paths) = audit(&["192.0.2.66", "-"], &closed(team));
+        let closed: Vec<String> = expected.iter().map(|path| path.replace("open", "closed")).collect();
+        assert_eq!(of_lab(paths), closed, "{team}");
+    }
+    // In words.
+    let output = run_with_input(
+        env!("CARGO_BIN_EXE_namewall"),
+        &["audit-paths", "192.0.2.66", "-"],
+        &format!("{CLUSTER}{CHAINS}"),
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = "through Service lab/one at 10.96.1.1:80/TCP, which leads to Service lab/two and to Service lab/three";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn s1_11_a_load_balancer_of_mode_proxy_is_a_way_of_two_halves() {
+    let proxy = |input: &str| input.replace("[{ip: 198.51.100.2}]", "[{ip: 198.51.100.2, ipMode: Proxy}]");
+    let by_proxy =
+        |paths: Vec<String>| paths.into_iter().filter(|path| path.contains("198.51.100.2")).collect::<Vec<_>>();
+    let (_, paths) = audit(&["192.0.2.66", "-"], &proxy(CLUSTER));
+    let way = "service shop/tunnel 198.51.100.2:80/TCP";
+    assert_eq!(by_proxy(paths), [format!("open {way} <- shop/web"), format!("open {way} <- outside")]);
+    // The client's own firewall closes it; for others the load balancer may need no node.
+    let (_, paths) =
+        audit(&["192.0.2.66", "-"], &proxy(&firewall("[{action: Deny, to: [{networks: [192.0.2.66/32]}]}]")));
+    assert_eq!(by_proxy(paths), [format!("depends {way} <- outside"), format!("closed {way} <- shop/web")]);
+    // A policy that allows the destination and not the load balancer closes it.
+    let policy = "---\n{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: p, namespace: shop}, spec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 192.0.2.66/32}}]}]}}\n";
+    let (_, paths) = audit(&["192.0.2.66", "-"], &format!("{}{policy}", proxy(CLUSTER)));
+    assert_eq!(by_proxy(paths), [format!("open {way} <- outside"), format!("closed {way} <- shop/web")]);
 }

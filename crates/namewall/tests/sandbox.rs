@@ -206,3 +206,27 @@ fn every_way_that_is_listed_is_tried_with_packets() {
     // Manifests without addresses get some, as `sandbox up` gives them.
     place.expect(&["audit-paths", "nodes", "--attack", "-o", "json", "examples/shop"], 1, "\"asPredicted\": true");
 }
+
+#[test]
+fn s7_4_chains_of_services_are_tried_with_packets() {
+    let place = TempFolder::new("chains");
+    let attack = ["audit-paths", "192.0.2.66", "--attack", "tests/manifests/chains.yaml"];
+    let by_node_port = "through Service lab/near at 10.96.1.2:80/TCP, which leads to Service lab/out, from shop/web";
+    let by_address = "through Service lab/far at 10.96.1.3:80/TCP, which leads to Service lab/out, from shop/web";
+    let by_proxy = "through Service lab/out at 198.51.100.10:80/TCP, from shop/web";
+    let (_, open) = place.said(&attack);
+    // Who gets it after the first node is up to routes; in the sandbox it is another node.
+    for line in [
+        format!("depends    open       {by_node_port}"),
+        format!("depends    open       {by_address}"),
+        format!("open       open       {by_proxy}"),
+        "every one as predicted".to_owned(),
+    ] {
+        assert!(open.contains(&line), "`{line}` is not in: {open}");
+    }
+    let (_, closed) = place.said(&[&attack[..], &["tests/manifests/chains-firewall.yaml"]].concat());
+    for line in [by_node_port, by_address, by_proxy].map(|way| format!("closed     closed     {way}")) {
+        assert!(closed.contains(&line), "`{line}` is not in: {closed}");
+    }
+    assert!(closed.contains("every one as predicted"), "{closed}");
+}

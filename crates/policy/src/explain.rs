@@ -306,7 +306,7 @@ pub fn describe_end(snapshot: &Snapshot, end: &Endpoint) -> String {
         (_, Some(node), Some(address), _) => format!("node {} ({address})", snapshot.node(node).name),
         (_, Some(node), None, _) => format!("node {}", snapshot.node(node).name),
         (_, _, Some(address), _) => address.to_string(),
-        _ => "somewhere".to_owned(),
+        _ => "a host outside".to_owned(),
     }
 }
 

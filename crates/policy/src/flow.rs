@@ -47,6 +47,8 @@ pub enum Masker {
     Node(NodeId),
     /// The source is outside, or its node is not known.
     AnyNode,
+    /// The source is a load balancer outside, which may come in by any node, or reach a backend past all of them.
+    LoadBalancer,
 }
 
 /// A node port of another node than the source's: there a connection leaves its own node as one to that node, and is
@@ -60,9 +62,11 @@ pub struct Hop {
 }
 
 impl Flow {
-    /// True if the destination's node may see another source: a node may have put its own address in its place (S1.11).
+    /// True if what others do on the way may decide (S1.11): a node may put its own address in the place of the
+    /// source's, and a load balancer may go past all nodes.
     pub fn may_be_masked(&self) -> bool {
-        (self.hop.is_some() || self.masker.is_some()) && self.to.workload.is_some()
+        self.masker == Some(Masker::LoadBalancer)
+            || (self.hop.is_some() || self.masker.is_some()) && self.to.workload.is_some()
     }
 
     /// What the source's own node sees of it.

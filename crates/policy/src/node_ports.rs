@@ -1,6 +1,7 @@
 //! Frontends that another node translates, and what the cluster gates of pods
-//! deny behind them (S1.11): node ports, and addresses of Services that are
-//! themselves a backend of a Service.
+//! deny behind them (S1.11): node ports, addresses of Services that are
+//! themselves a backend of a Service, and addresses of load balancers outside
+//! that no node translates (`ipMode: Proxy`).
 //!
 //! A pod's own node is the last that surely knows the pod: it may put its own
 //! address in the place of the pod's. It does not know which backend the node
@@ -186,7 +187,8 @@ fn backends(snapshot: &Snapshot, program: &Program, chained: &BTreeSet<IpAddr>) 
     let mut direct = Backends::new();
     let ports = snapshot.services.iter().flat_map(|service| service.ports.iter().map(move |port| (service, port)));
     for (service, port) in ports {
-        let addresses = service.addresses.iter().filter(|address| chained.contains(address));
+        let is_frontend = |address: &&IpAddr| chained.contains(*address) || service.proxied.contains(address);
+        let addresses = service.addresses.iter().filter(is_frontend);
         let by_address = addresses.map(|address| (FrontendAt::Address(*address), port.port));
         let versions = [true, false].into_iter().filter(|is_ipv4| service.is_served_over(*is_ipv4));
         let by_node = port
@@ -196,7 +198,9 @@ fn backends(snapshot: &Snapshot, program: &Program, chained: &BTreeSet<IpAddr>) 
         for (at, number) in by_address.chain(by_node) {
             let known = direct.entry(Frontend { at, protocol: port.protocol, port: number }).or_default();
             let behind = port.backends.iter().flat_map(|one| target(snapshot, one).map(|address| (address, one.port)));
-            known.extend(behind.filter(|(address, _)| address.is_ipv4() == at.is_ipv4()));
+            // A load balancer may speak another version of IP to its backends than to its clients.
+            let is_proxied = matches!(at, FrontendAt::Address(address) if service.proxied.contains(&address));
+            known.extend(behind.filter(|(address, _)| is_proxied || address.is_ipv4() == at.is_ipv4()));
         }
     }
     let all = direct.keys().map(|frontend| (*frontend, all_behind(program, &direct, *frontend)));

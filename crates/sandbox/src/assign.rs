@@ -211,6 +211,7 @@ mod tests {
                 form,
                 addresses,
                 external: Vec::new(),
+                proxied: Vec::new(),
                 ports,
                 source: None,
             });

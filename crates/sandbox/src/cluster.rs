@@ -3,15 +3,16 @@
 
 use crate::error::Error;
 use crate::netns::Namespace;
+use crate::renewing::NodeNames;
 use crate::sandbox::{Progress, Sandbox, Wiring};
 use crate::services;
 use crate::topology::Topology;
-use namewall_agent::{DnsSettings, Learning, Node, NodeError, NodeSettings, Settle};
+use namewall_agent::{DnsSettings, Learning, Node, NodeError, NodeSettings, Settle, SystemClock};
 use namewall_dataplane::netlink::shared::shared_links;
 use namewall_dataplane::netlink::tunnels::tunnels;
 use namewall_dataplane::netlink::{Family, PodSockets, Socket};
 use namewall_dataplane::nflog::{DenialLog, Denied};
-use namewall_dataplane::nft::{Settings, put_table};
+use namewall_dataplane::nft::{Nft, Settings, put_table};
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{Count, CutEstablished, PodInterface, PodNamespace, Tunnels};
 use namewall_policy::lease::{Bounds, NeverLeased};
@@ -23,11 +24,14 @@ use std::sync::{Arc, Mutex, Weak};
 
 const SERVICES: &str = "kube-proxy";
 const MASQUERADE: &str = "cni";
+const RELAYS: &str = "load-balancers";
 
 #[derive(Debug)]
 pub struct Cluster {
     pub sandbox: Sandbox,
     agents: BTreeMap<Arc<str>, Node>,
+    /// Of each agent, the names that it keeps.
+    names: BTreeMap<Arc<str>, NodeNames>,
     /// Whoever hears of denials is not the agent.
     logs: BTreeMap<Arc<str>, DenialLog>,
     /// When nodes decide what to cut.
@@ -42,6 +46,8 @@ pub struct Cluster {
     knows_interfaces: bool,
     /// Tunnel endpoints that nodes have besides those that their kernels tell of.
     tunnels: Tunnels,
+    /// True if there are load balancers outside.
+    has_relays: bool,
 }
 
 /// A network namespace, and sockets that were opened in it.
@@ -90,6 +96,7 @@ impl Cluster {
         let mut cluster = Self {
             sandbox,
             agents: BTreeMap::new(),
+            names: BTreeMap::new(),
             logs: BTreeMap::new(),
             settle: Settle::AT_ONCE,
             most_cuts: None,
@@ -97,6 +104,7 @@ impl Cluster {
             has_restarted: false,
             knows_interfaces: true,
             tunnels: Tunnels::default(),
+            has_relays: false,
         };
         cluster.enforce(wanted)?;
         Ok(cluster)
@@ -198,6 +206,7 @@ impl Cluster {
     fn enforce(&mut self, wanted: &Wanted<'_>) -> Result<BTreeMap<Arc<str>, usize>, Error> {
         let mut operations = BTreeMap::new();
         self.reach_pods()?;
+        self.relay(wanted.snapshot)?;
         let failed = |node: &Arc<str>, source: NodeError| Error::Agent { node: node.to_string(), source };
         for (name, namespace) in self.sandbox.nodes() {
             let nat = services::table(wanted.snapshot, self.sandbox.topology(), name);
@@ -208,9 +217,10 @@ impl Cluster {
                 self.logs.insert(name.clone(), log);
             }
             if !self.agents.contains_key(name) {
-                let node =
-                    namespace.enter(|| open_node(known, self.most_cuts))?.map_err(|source| failed(name, source))?;
-                self.agents.insert(name.clone(), node);
+                let clock = Arc::new(SystemClock::start());
+                let opened = namespace.enter(|| open_node(known, self.most_cuts, clock.clone()))?;
+                self.agents.insert(name.clone(), opened.map_err(|source| failed(name, source))?);
+                self.names.insert(name.clone(), NodeNames::new(clock));
             }
             let namespaces = self.namespaces_on(name);
             let Some(node) = self.agents.get_mut(name) else { continue };
@@ -242,6 +252,18 @@ impl Cluster {
             operations.insert(name.clone(), applied.operations);
         }
         Ok(operations)
+    }
+
+    /// Load balancers outside pass on what comes to addresses that no node translates.
+    fn relay(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        let has_relays = snapshot.services.iter().any(|service| !service.proxied.is_empty());
+        let had_relays = std::mem::replace(&mut self.has_relays, has_relays);
+        if has_relays || had_relays {
+            let table = services::relays(snapshot, self.sandbox.topology());
+            let put = self.sandbox.outside().enter(|| put_table(RELAYS, &table))?;
+            put.map_err(|source| Error::Agent { node: "the outside".to_owned(), source: source.into() })?;
+        }
+        Ok(())
     }
 
     /// Opens sockets in the network namespaces of new pods, as the CNI plugin does.
@@ -290,6 +312,15 @@ impl Cluster {
         }
     }
 
+    /// What agents do about names as time goes by: they keep what rules deny by name (S8.7), and ask these servers.
+    pub fn renew_names(&mut self, servers: &[SocketAddr]) -> Result<(), Error> {
+        for (name, namespace) in self.sandbox.nodes() {
+            let (Some(node), Some(names)) = (self.agents.get(name), self.names.get_mut(name)) else { continue };
+            namespace.enter(|| names.turn(node, servers))??;
+        }
+        Ok(())
+    }
+
     /// Opens addresses on every node.
     pub fn grant(&mut self, leases: &[Lease], now: Instant) -> Result<(), Error> {
         for (name, node) in &mut self.agents {
@@ -336,7 +367,7 @@ pub(crate) fn usually_never_leased() -> NeverLeased {
 }
 
 /// A node that nobody described judges all pods: they are all on it.
-fn open_node(node: Option<NodeId>, most_cuts: Option<usize>) -> Result<Node, NodeError> {
+fn open_node(node: Option<NodeId>, most_cuts: Option<usize>, clock: Arc<SystemClock>) -> Result<Node, NodeError> {
     let scope = Scope { node, log_group: Cluster::LOG_GROUP, ..Scope::default() };
     let settings = NodeSettings {
         scope,
@@ -347,7 +378,8 @@ fn open_node(node: Option<NodeId>, most_cuts: Option<usize>) -> Result<Node, Nod
         never_leased: usually_never_leased(),
     };
     let usual = Settings::default();
-    Node::open(Settings { most_cuts: most_cuts.unwrap_or(usual.most_cuts), ..usual }, settings)
+    let nft = Nft::open(Settings { most_cuts: most_cuts.unwrap_or(usual.most_cuts), ..usual })?;
+    Ok(Node::new(nft, settings, clock))
 }
 
 /// A node serves at its first address of each family.

@@ -3,6 +3,7 @@
 use crate::listen::Listen;
 use namewall_agent::NodeError;
 use namewall_dataplane::netlink;
+use namewall_dns::LearnError;
 use namewall_policy::port::Protocol;
 use nix::errno::Errno;
 use std::io;
@@ -41,6 +42,8 @@ pub enum Error {
     Open { from: IpAddr, to: SocketAddr, source: Errno },
     #[error("namewall failed on node {node}")]
     Agent { node: String, source: NodeError },
+    #[error("cannot keep names")]
+    Names(#[source] LearnError),
     #[error("cannot hear of denials")]
     DenialLog(#[source] netlink::Error),
     #[error("{0} cannot be probed; TCP, UDP, SCTP and ICMP can")]

@@ -35,6 +35,7 @@ mod packet;
 mod probe;
 mod question;
 mod reality;
+mod renewing;
 mod rights;
 mod sandbox;
 mod services;

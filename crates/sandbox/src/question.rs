@@ -68,14 +68,14 @@ pub(crate) fn asked(snapshot: &Snapshot, flow: &Flow, target: Option<&Target>) -
     }
     let Some(ServiceId(service)) = flow.via else { return Some(SocketAddr::new(to, flow.port)) };
     let service = snapshot.services.get(service as usize)?;
-    let address = service.addresses.iter().find(|address| address.is_ipv4() == to.is_ipv4())?;
+    let address = service.translated().find(|address| address.is_ipv4() == to.is_ipv4())?;
     let wanted = target.and_then(|target| target.port);
     let port = service.ports.iter().find(|port| {
         port.protocol == flow.protocol
             && port.backends.iter().any(|backend| backend.port == flow.port)
             && wanted.is_none_or(|wanted| wanted == port.port)
     })?;
-    Some(SocketAddr::new(*address, port.port))
+    Some(SocketAddr::new(address, port.port))
 }
 
 impl Cluster {
@@ -106,15 +106,21 @@ impl Cluster {
         let mut attempts = Vec::new();
         let mut listens = BTreeSet::new();
         for (question, asking) in questions.iter().enumerate() {
+            let is_relayed = asking.routes.iter().any(|route| route.relayed);
             for (route, flow) in flows(asking.routes) {
-                let (Some(from), Some(to)) = (flow.from.address, flow.to.address) else { continue };
+                let Some(to) = flow.to.address else { continue };
+                if asking.routes[route].relayed && self.sandbox.place(to).is_ok() {
+                    listens.insert(Listen { address: to, protocol: flow.protocol, port: flow.port });
+                }
+                let Some(from) = flow.from.address else { continue };
                 let asked = asked(snapshot, flow, Some(asking.target));
                 let Some(asked) = asked.filter(|asked| asked.is_ipv4() == from.is_ipv4()) else { continue };
                 // Nobody can listen at a Service's address where it serves nothing.
-                if flow.protocol != Protocol::Icmp && self.sandbox.place(to).is_ok() {
+                if flow.protocol != Protocol::Icmp && self.sandbox.place(to).is_ok() && !is_relayed {
                     listens.insert(Listen { address: to, protocol: flow.protocol, port: flow.port });
                 }
-                let through_service = asked != SocketAddr::new(to, flow.port) && flow.protocol.has_ports();
+                let is_translated = is_relayed || asked != SocketAddr::new(to, flow.port);
+                let through_service = is_translated && flow.protocol.has_ports();
                 let times = if through_service { TURNS * asking.routes.len() } else { 1 };
                 let packet = Probe { from: self.sandbox.place(from)?, to: asked, protocol: flow.protocol };
                 for _ in 0..times {
@@ -148,5 +154,10 @@ fn see(question: &Question<'_>, tried: &[(&Attempt, Measured)]) -> Answer {
         }
         ways.values().any(|open| *open)
     };
-    if (0..question.routes.len()).all(is_open) { Answer::Open } else { Answer::Silent }
+    // What a load balancer passes on is a part of the connection to it.
+    if (0..question.routes.len()).all(|route| question.routes[route].relayed || is_open(route)) {
+        Answer::Open
+    } else {
+        Answer::Silent
+    }
 }

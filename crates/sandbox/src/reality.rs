@@ -24,13 +24,15 @@ use resolve::LookupQuestion;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant as Moment};
 
 /// How often a connection is tried that should be there: the machine may be busy.
 const TRIES: usize = 4;
 /// Unless a scenario sets it: the machine may be busy, and what is not about the limit must not hit it. Clients wait for
 /// two seconds.
 const HOLD_LIMIT: Duration = Duration::from_millis(1_500);
+/// While time goes by, agents look so often which names they keep.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 const NOT_UP: &str = "the sandbox is not up";
 
 /// Network namespaces as the reality of a scenario.
@@ -132,8 +134,19 @@ impl Reality for Packets {
         self.up()?.grant(leases, now).map_err(words)
     }
 
-    fn advance(&mut self, time: Duration) {
-        thread::sleep(time);
+    fn advance(&mut self, time: Duration) -> Result<(), String> {
+        let servers = self.dns.as_ref().map(|dns| dns.server.upstreams.clone()).unwrap_or_default();
+        let end = Moment::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Moment::now());
+            thread::sleep(left.min(LOOK_EVERY));
+            if let Some(cluster) = &mut self.cluster {
+                cluster.renew_names(&servers).map_err(words)?;
+            }
+            if left.is_zero() {
+                return Ok(());
+            }
+        }
     }
 
     fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<ProbeOutcome>, String> {
@@ -268,11 +281,12 @@ impl Reality for Packets {
 /// Whether the answer is what was predicted. Where addresses are known, a verdict depends on a node that is not, and
 /// the kernel stays closed (S10.5).
 fn judge(predicted: &Predicted, answer: &Answer) -> Result<(), String> {
-    let is_known = predicted.flow.from.address.is_some() && predicted.flow.to.address.is_some();
+    let flows = || predicted.routes.iter().flat_map(|route| &route.flows);
+    let is_known = flows().all(|flow| flow.from.address.is_some() && flow.to.address.is_some());
     match (predicted.verdict, answer) {
         (Prediction::Allow, Answer::Open) | (Prediction::Deny, Answer::Silent) | (_, Answer::NoWay) => Ok(()),
         // Through a Service it may be source NAT that decides, of which the kernel knows.
-        (Prediction::Depends, Answer::Open) if is_known && !predicted.flow.may_be_masked() => {
+        (Prediction::Depends, Answer::Open) if is_known && !flows().any(Flow::may_be_masked) => {
             Err("open, where it depends on a node".to_owned())
         }
         (Prediction::Depends, Answer::Open | Answer::Silent) => Ok(()),
@@ -307,7 +321,9 @@ impl KernelDenials<'_> {
         }
         match told.first() {
             Some(rule) => Err(format!("denied by {rule}, where the core says {expected:?}")),
-            None if at_once > TOLD || predicted.flow.may_be_masked() => Ok("silence".to_owned()),
+            None if at_once > TOLD || predicted.flow.may_be_masked() || predicted.flow.from.address.is_none() => {
+                Ok("silence".to_owned())
+            }
             None => Err(format!("the kernel did not tell of it; the core says {expected:?}")),
         }
     }

@@ -1,5 +1,7 @@
 //! Services by DNAT in a node's namespace, as kube-proxy does it: where a
-//! connection enters, its destination becomes a backend's, each in turn.
+//! connection enters, its destination becomes a backend's, each in turn. And
+//! load balancers outside, which take what no node translates (`ipMode: Proxy`)
+//! and pass it on as their own.
 
 use crate::topology::Topology;
 use namewall_dataplane::nft::rule::{Action, End, Rule, Test};
@@ -18,6 +20,51 @@ const BEFORE: i32 = -110;
 
 /// The table for one node.
 pub(crate) fn table(snapshot: &Snapshot, topology: &Topology, node: &str) -> Table {
+    let mut table = chains();
+    let own = topology.nodes.get(node).map(|plan| plan.addresses.as_slice()).unwrap_or_default();
+    for service in &snapshot.services {
+        for port in &service.ports {
+            let asked = service.translated().map(|address| SocketAddr::new(address, port.port));
+            let is_served = |address: &&IpAddr| service.is_served_over(address.is_ipv4());
+            let node_port = |at: u16| own.iter().filter(is_served).map(move |&address| SocketAddr::new(address, at));
+            for asked in asked.chain(port.node_port.into_iter().flat_map(node_port)) {
+                let backends = backends(snapshot, port, asked.is_ipv4());
+                translate(&mut table, port.protocol, asked, &backends);
+            }
+        }
+    }
+    source_nat(&mut table, topology, node);
+    table
+}
+
+/// The table of the load balancers outside. They go to the node port, at every node in turn, or to the backends where
+/// there is none; over the version of IP that they are asked over.
+pub(crate) fn relays(snapshot: &Snapshot, topology: &Topology) -> Table {
+    let mut table = chains();
+    for service in &snapshot.services {
+        let proxied = service.proxied.iter().filter(|address| topology.outside.contains(address));
+        for (address, port) in proxied.flat_map(|address| service.ports.iter().map(move |port| (*address, port))) {
+            let is_ipv4 = address.is_ipv4();
+            let first = |addresses: &[IpAddr]| addresses.iter().copied().find(|one| one.is_ipv4() == is_ipv4);
+            let nodes = topology.nodes.values().filter_map(|node| first(&node.addresses));
+            let by_node = port.node_port.filter(|_| service.is_served_over(is_ipv4));
+            let by_node = by_node.into_iter().flat_map(|at| nodes.clone().map(move |node| SocketAddr::new(node, at)));
+            let mut to: Vec<SocketAddr> = by_node.collect();
+            if to.is_empty() {
+                to = backends(snapshot, port, is_ipv4);
+            }
+            translate(&mut table, port.protocol, SocketAddr::new(address, port.port), &to);
+        }
+    }
+    for version in Version::BOTH {
+        let tests = vec![Test::Version(version), Test::Translated];
+        table.add_rule("postrouting", Rule::new(tests, Action::Masquerade));
+    }
+    table
+}
+
+/// The chains that translate, without rules.
+fn chains() -> Table {
     let mut table = Table::default();
     let chains = [
         ("unserved", Point::Prerouting, BEFORE, HookKind::Filter),
@@ -29,19 +76,6 @@ pub(crate) fn table(snapshot: &Snapshot, topology: &Topology, node: &str) -> Tab
         table.chains.entry(name.to_owned()).or_default().hook =
             Some(Hook { point, device: None, priority, kind, fallback: Fallback::Accept });
     }
-    let own = topology.nodes.get(node).map(|plan| plan.addresses.as_slice()).unwrap_or_default();
-    for service in &snapshot.services {
-        for port in &service.ports {
-            let asked = service.addresses.iter().map(|&address| SocketAddr::new(address, port.port));
-            let is_served = |address: &&IpAddr| service.is_served_over(address.is_ipv4());
-            let node_port = |at: u16| own.iter().filter(is_served).map(move |&address| SocketAddr::new(address, at));
-            for asked in asked.chain(port.node_port.into_iter().flat_map(node_port)) {
-                let backends = backends(snapshot, port, asked.is_ipv4());
-                translate(&mut table, port.protocol, asked, &backends);
-            }
-        }
-    }
-    source_nat(&mut table, topology, node);
     table
 }
 

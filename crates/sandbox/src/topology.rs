@@ -87,7 +87,7 @@ impl Topology {
         }
         planner.services(snapshot);
         let outside = planner.take(outside, "a host outside");
-        planner.topology.outside = outside.into_iter().collect();
+        planner.topology.outside.extend(outside);
         planner.topology
     }
 
@@ -159,9 +159,13 @@ impl Planner {
                 BackendTarget::Workload(id) => snapshot.workload(id).node,
                 BackendTarget::Address(address) => nodes.get(&address).copied(),
             };
+            // A load balancer that nodes do not translate is a host outside.
+            let balancers = self.take(&service.proxied, &of);
+            self.topology.outside.extend(balancers);
             let node = backends.filter_map(node_of).next().map(|id| snapshot.node(id).name.clone());
             let Some(node) = node.or_else(|| self.topology.nodes.keys().next().cloned()) else { continue };
-            for address in self.take(&service.addresses, &of) {
+            let translated: Vec<IpAddr> = service.translated().collect();
+            for address in self.take(&translated, &of) {
                 self.topology.services.insert(address, node.clone());
             }
         }

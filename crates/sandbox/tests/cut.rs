@@ -95,6 +95,7 @@ fn with_service(backend: [&str; 2]) -> Snapshot {
         form: ServiceForm::Balanced,
         addresses: addresses(&SERVICE),
         external: Vec::new(),
+        proxied: Vec::new(),
         ports: vec![ServicePort {
             name: None,
             protocol: Protocol::Tcp,

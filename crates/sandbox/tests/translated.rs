@@ -48,6 +48,7 @@ fn snapshot() -> Snapshot {
         form: ServiceForm::Balanced,
         addresses: addresses(&["10.96.0.30", "fd96::30"]),
         external: Vec::new(),
+        proxied: Vec::new(),
         ports: vec![ServicePort {
             name: None,
             protocol: Protocol::Tcp,

@@ -50,7 +50,7 @@ pub trait Reality {
     fn learn(&mut self, leases: &[Lease], now: Instant) -> Result<(), String>;
 
     /// Lets time pass.
-    fn advance(&mut self, time: Duration);
+    fn advance(&mut self, time: Duration) -> Result<(), String>;
 
     /// What was seen of each.
     fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<ProbeOutcome>, String>;

@@ -1,6 +1,7 @@
 //! Playing a scenario through the policy core. Time is the scenario's own.
 
 mod ask;
+mod denied;
 mod judge;
 mod names;
 
@@ -123,6 +124,7 @@ pub fn play(scenario: &Scenario, means: Means<'_>) -> Outcome {
         leases: LeaseTable::default(),
         given: LeaseTable::default(),
         recent: Vec::new(),
+        kept: denied::KeptNames::new(),
         names: Names::new(),
         cluster_domain: "cluster.local".parse().expect("it is a name"),
         now: Instant::default(),
@@ -162,6 +164,8 @@ struct Player<'r> {
     given: LeaseTable,
     /// Answers that no rule spoke of when they came.
     recent: Vec<Learned>,
+    /// Names whose addresses a rule denies, with no current answer.
+    kept: denied::KeptNames,
     names: Names,
     cluster_domain: DomainName,
     now: Instant,
@@ -202,10 +206,8 @@ impl Player<'_> {
                 self.tell_leases()?;
             }
             Step::Advance(time) => {
-                self.now = self.now + *time;
-                if let Some(reality) = &mut self.reality {
-                    reality.advance(*time);
-                }
+                self.pass(*time);
+                self.reality.as_mut().map_or(Ok(()), |reality| reality.advance(*time))?;
             }
             Step::Probe(_) => self.probes(steps, outcome)?,
             Step::Connect { name, from, to, source } => self

@@ -52,7 +52,7 @@ pub(crate) use node::{ReadNode, read_node};
 pub use node_addresses::MAX_NODE_ADDRESSES;
 pub(crate) use node_addresses::read_addresses;
 pub(crate) use pod::{MIRROR_ANNOTATION, NETWORK_STATUS, read_pod};
-pub(crate) use service::read_service;
+pub(crate) use service::{PROXY, read_service};
 pub(crate) use template::read_template;
 
 use Component::{Agent, Controller, Plugin};

@@ -4,6 +4,7 @@ use super::meta::IntOrString;
 use crate::document::Document;
 use crate::lower::{DescribedPort, DescribedService, Scope, parts};
 use namewall_policy::Finding;
+use namewall_policy::addr::parse_address;
 use namewall_policy::labels::{Requirement, Selector};
 use namewall_policy::model::ServiceForm;
 use rustc_hash::FxHashSet;
@@ -49,17 +50,47 @@ struct ServicePort {
 }
 
 #[derive(Deserialize, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
 struct LoadBalancerIngress {
     ip: Option<String>,
+    ip_mode: Option<String>,
+}
+
+/// The modes of a load balancer's address. Without one it is `VIP`.
+const VIP: &str = "VIP";
+pub(crate) const PROXY: &str = "Proxy";
+
+/// The addresses of load balancers, by their mode.
+#[derive(Default)]
+struct Balanced {
+    /// Nodes translate them.
+    translated: Vec<String>,
+    /// Nobody but the load balancer does.
+    proxied: Vec<String>,
+}
+
+fn balanced(scope: &mut Scope<'_>) -> Balanced {
+    let listed: Vec<LoadBalancerIngress> =
+        scope.read_items(scope.node(&["status", "loadBalancer", "ingress"]), "status.loadBalancer.ingress");
+    let mut balanced = Balanced::default();
+    for (at, LoadBalancerIngress { ip, ip_mode }) in listed.into_iter().enumerate() {
+        let mode = ip_mode.as_deref().unwrap_or(VIP);
+        if ![VIP, PROXY].contains(&mode) {
+            // kube-proxy takes every mode but VIP for Proxy, and so does what follows.
+            let path = format!("status.loadBalancer.ingress[{at}].ipMode");
+            scope.error("bad-ip-mode", &path, format!("`{mode}` is not accepted; use {VIP} or {PROXY}"));
+        }
+        let known = if mode == VIP { &mut balanced.translated } else { &mut balanced.proxied };
+        known.extend(ip);
+    }
+    balanced
 }
 
 pub(crate) fn read_service(document: &Document, findings: &mut Vec<Finding>) -> DescribedService {
     let mut scope = Scope::of_fact(document, findings);
     scope.find_misspelt(document.node.get("spec"), "spec", &SPEC_FIELDS);
     let spec = service_spec(&mut scope);
-    let balanced: Vec<LoadBalancerIngress> =
-        scope.read_items(scope.node(&["status", "loadBalancer", "ingress"]), "status.loadBalancer.ingress");
-    let balanced = balanced.iter().filter_map(|ingress| ingress.ip.as_ref());
+    let Balanced { translated, proxied } = balanced(&mut scope);
     let mut addresses: Vec<IpAddr> = Vec::new();
     let mut take = |text: &String| {
         if text.is_empty() || text == "None" {
@@ -72,7 +103,14 @@ pub(crate) fn read_service(document: &Document, findings: &mut Vec<Finding>) -> 
         }
     };
     spec.cluster_ip.iter().chain(&spec.cluster_ips).for_each(&mut take);
-    spec.external_ips.iter().chain(balanced).for_each(&mut take);
+    spec.external_ips.iter().chain(&translated).for_each(&mut take);
+    proxied.iter().for_each(&mut take);
+    // An address that is listed in another way as well is translated.
+    let of_proxies: FxHashSet<IpAddr> = proxied.iter().filter_map(|text| parse_address(text)).collect();
+    let others = spec.cluster_ip.iter().chain(&spec.cluster_ips).chain(&spec.external_ips).chain(&translated);
+    let others: FxHashSet<IpAddr> = others.filter_map(|text| parse_address(text)).collect();
+    let is_proxied = |address: &IpAddr| of_proxies.contains(address) && !others.contains(address);
+    let proxied = addresses.iter().copied().filter(is_proxied).collect();
     let own = spec.cluster_ip.iter().chain(&spec.cluster_ips).filter_map(|text| text.parse::<IpAddr>().ok());
     let own: FxHashSet<IpAddr> = own.collect();
     let own = addresses.iter().take_while(|address| own.contains(address)).count();
@@ -101,6 +139,7 @@ pub(crate) fn read_service(document: &Document, findings: &mut Vec<Finding>) -> 
         form,
         addresses,
         own,
+        proxied,
         ports,
         selector,
         source: scope.place(""),

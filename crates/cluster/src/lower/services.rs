@@ -24,6 +24,8 @@ pub struct DescribedService {
     pub(crate) addresses: Vec<IpAddr>,
     /// How many of them, the first, are the cluster's.
     pub(crate) own: usize,
+    /// Those of them that no node translates (`ipMode: Proxy`).
+    pub(crate) proxied: Vec<IpAddr>,
     pub(crate) ports: Vec<DescribedPort>,
     pub(crate) selector: Selector,
     pub(crate) source: Option<Source>,
@@ -172,6 +174,7 @@ pub(crate) fn service_of(snapshot: &mut Snapshot, service: &DescribedService, be
         form: service.form.clone(),
         addresses: service.addresses.clone(),
         external: service.addresses[service.own..].to_vec(),
+        proxied: service.proxied.clone(),
         ports: ports.collect(),
         source: service.source.clone(),
     }

@@ -180,3 +180,33 @@ fn s7_4_through_a_second_interface_of_the_pod() {
     assert_eq!(cluster.findings.len(), 1);
     assert_eq!(cluster.findings[0].code, "bad-network-status");
 }
+
+#[test]
+fn s1_11_the_mode_of_a_load_balancers_address_says_who_translates_it() {
+    let balanced = |spec: &str, ingress: &str| {
+        let text = format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{name: s, namespace: shop}}\nspec: {{{spec}, ports: [{{port: 80}}]}}\n\
+             status: {{loadBalancer: {{ingress: [{ingress}]}}}}\n"
+        );
+        let cluster = Cluster::read(text, &Default::default());
+        let service = cluster.snapshot.services.get(0).unwrap();
+        let texts = |all: &[std::net::IpAddr]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let codes: Vec<&str> = cluster.findings.iter().map(|finding| finding.code).collect();
+        (texts(&service.addresses), texts(&service.proxied), codes.join(" "))
+    };
+    let check = |spec: &str, ingress: &str, expected: [&str; 3]| {
+        let [addresses, proxied, codes] = expected.map(str::to_owned);
+        assert_eq!(balanced(spec, ingress), (addresses, proxied, codes), "{spec} {ingress}");
+    };
+    let cluster_ip = "clusterIP: 10.96.0.9";
+    check(cluster_ip, "{ip: 192.0.2.80}", ["10.96.0.9 192.0.2.80", "", ""]);
+    check(cluster_ip, "{ip: 192.0.2.80, ipMode: VIP}", ["10.96.0.9 192.0.2.80", "", ""]);
+    check(cluster_ip, "{ip: 192.0.2.80, ipMode: Proxy}", ["10.96.0.9 192.0.2.80", "192.0.2.80", ""]);
+    // As in kube-proxy, what is not VIP is not translated.
+    check(cluster_ip, "{ip: 192.0.2.80, ipMode: proxy}", ["10.96.0.9 192.0.2.80", "192.0.2.80", "bad-ip-mode"]);
+    // An address that is an external one, too, is translated.
+    let external = "clusterIP: 10.96.0.9, externalIPs: [192.0.2.80]";
+    check(external, "{ip: 192.0.2.80, ipMode: Proxy}", ["10.96.0.9 192.0.2.80", "", ""]);
+    let both = "{ip: 192.0.2.80, ipMode: Proxy}, {ip: 192.0.2.80}, {hostname: lb.example}";
+    check(cluster_ip, both, ["10.96.0.9 192.0.2.80", "", ""]);
+}

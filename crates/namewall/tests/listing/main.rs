@@ -202,6 +202,9 @@ fn rules_live_says_in_words_what_the_kernel_has() {
         }
         let one = says(&["--pod", "fd00:244:1::12"]);
         assert!(one.contains("10.244.1.12") && !one.contains("10.244.1.10"), "{one}");
+        let unknown = rules(&["--pod", "10.244.1.77"]);
+        let told = String::from_utf8_lossy(&unknown.stderr).into_owned();
+        assert!(unknown.status.code() == Some(2) && told.contains("has no rule for a pod 10.244.1.77"), "{told}");
         let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/listing/rich.yaml");
         let manifests = manifests.to_str().unwrap();
         let named = says(&["--pod", "shop/db", manifests]);

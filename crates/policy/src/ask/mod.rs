@@ -5,6 +5,7 @@
 //! must be open for the answer to be yes; two pods with several addresses may
 //! choose, so one open connection of a Route is enough.
 
+mod nearest;
 mod resolve;
 mod world;
 
@@ -211,6 +212,8 @@ pub struct Route {
     /// The port of the Service that sends clients this way.
     pub service_port: Option<u16>,
     pub flows: Vec<Flow>,
+    /// Whether it begins at a load balancer outside, which passes on what the source has sent there (S1.11).
+    pub relayed: bool,
 }
 
 /// Who asks of what.

@@ -1,15 +1,15 @@
 //! From a question to the connections that it stands for.
 
+use super::nearest::{Written, did_you_mean};
 use super::resolve::Meaning;
 use super::{AskError, Host, Route, Target, World};
-use crate::flow::{Endpoint, Flow};
+use crate::flow::{Endpoint, Flow, Masker};
 use crate::model::{BackendTarget, ServiceForm, ServiceId, ServicePort, WorkloadId};
 use crate::port::TransportPort;
 use crate::program::Holder;
 use crate::reach::Reach;
 use crate::unknown::{Condition, Dependence, Described, Prediction};
 use std::net::IpAddr;
-use strsim::osa_distance;
 
 impl World<'_> {
     /// The routes from one end to the other; none if a Service has no backend.
@@ -42,13 +42,18 @@ impl World<'_> {
                 backends.retain(|route| !route.flows.is_empty());
                 // An address of the Service is translated wherever it is asked for, a node port only on that node.
                 let service = &self.snapshot.services[service.index()];
-                let is_node_port = !service.addresses.contains(&address);
+                let is_node_port = !service.is_translated_at(address);
                 for flow in backends.iter_mut().flat_map(|route| &mut route.flows) {
                     flow.hop = self.program.hop_at(&flow.from, address, number).filter(|_| is_node_port);
                     let is_external = is_node_port || service.external.contains(&address);
                     flow.masker = self.program.masker_of(&flow.from).filter(|_| is_external && flow.hop.is_none());
                 }
                 routes.extend(backends);
+                continue;
+            }
+            if let Some((service, service_port)) = self.relayed(address, port) {
+                let to_it = self.to_load_balancer(address, service_port, &sources);
+                routes.extend(self.by_load_balancer(to_it, service, service_port));
                 continue;
             }
             let label =
@@ -90,9 +95,20 @@ impl World<'_> {
         };
         let mut routes = Vec::new();
         for address in addresses {
-            let service = self.snapshot.services.iter().position(|service| service.addresses.contains(&address));
-            match service {
-                Some(at) => routes.extend::<Vec<Route>>(every_port(ServiceId(at as u32))),
+            let mut services = self.snapshot.services.iter();
+            if let Some(at) = services.position(|service| service.is_translated_at(address)) {
+                routes.extend::<Vec<Route>>(every_port(ServiceId(at as u32)));
+                continue;
+            }
+            let mut services = self.snapshot.services.iter();
+            match services.position(|service| service.proxied.contains(&address)) {
+                Some(at) => {
+                    let (id, ports) = (ServiceId(at as u32), &self.snapshot.services[at].ports);
+                    for port in ports {
+                        let to_it = self.to_load_balancer(address, port, sources);
+                        routes.extend(self.by_load_balancer(to_it, id, port));
+                    }
+                }
                 None => {
                     let label = matches!(target.host, Host::Name(_) | Host::Absolute(_)).then(|| address.to_string());
                     routes.push(Route { label, ..self.route(sources, &[self.program.endpoint_at(address)], any) });
@@ -231,17 +247,15 @@ impl World<'_> {
         }
         let services = self.snapshot.services.iter();
         let services = services.map(|one| format!("{}/{}", self.snapshot.namespace(one.namespace).name, one.name));
-        let nearest = names().chain(services).map(|known| (osa_distance(&known, &wanted), known)).min();
-        did_you_mean(nearest, wanted.len(), name)
+        did_you_mean(&Written { whole: &wanted, name }, names().chain(services).map(|known| (known.clone(), known)))
     }
 
     /// The nearest name in any namespace, for one that is written without.
     fn suggestion_anywhere(&self, name: &str) -> String {
         let is_there = |id: &WorkloadId| !self.snapshot.workload(*id).is_vacant();
         let known = self.snapshot.workload_ids().filter(is_there);
-        let nearest =
-            known.map(|id| (osa_distance(&self.snapshot.workload(id).name, name), self.snapshot.workload_name(id)));
-        did_you_mean(nearest.min(), name.len(), name)
+        let known = known.map(|id| (self.snapshot.workload(id).name.to_string(), self.snapshot.workload_name(id)));
+        did_you_mean(&Written { whole: name, name }, known)
     }
 
     /// Where kube-proxy would send a connection to this address and port.
@@ -249,13 +263,54 @@ impl World<'_> {
         let is_node = self.program.is_node_address(address);
         self.snapshot.services.iter().enumerate().find_map(|(at, service)| {
             let serves = |candidate: &&ServicePort| {
-                let by_address = service.addresses.contains(&address) && candidate.port == port.port;
+                let by_address = service.is_translated_at(address) && candidate.port == port.port;
                 let is_served = is_node && service.is_served_over(address.is_ipv4());
                 let by_node_port = is_served && candidate.node_port == Some(port.port);
                 candidate.protocol == port.protocol && (by_address || by_node_port)
             };
             service.ports.iter().find(serves).map(|port| (ServiceId(at as u32), port))
         })
+    }
+
+    /// The Service behind an address that no node translates: a load balancer outside takes what is sent there.
+    pub fn relayed(&self, address: IpAddr, port: TransportPort) -> Option<(ServiceId, &ServicePort)> {
+        let is_asked = |one: &&ServicePort| one.protocol == port.protocol && one.port == port.port;
+        self.snapshot.services.iter().enumerate().find_map(|(at, service)| {
+            let port = service.ports.iter().find(is_asked).filter(|_| service.proxied.contains(&address))?;
+            Some((ServiceId(at as u32), port))
+        })
+    }
+
+    /// To the load balancer, as an address outside; and from there to each backend, as from somewhere outside, since
+    /// nobody knows by which of its addresses it comes in.
+    fn by_load_balancer(&self, to_it: Route, id: ServiceId, port: &ServicePort) -> Vec<Route> {
+        let mut routes = vec![Route { service_port: Some(port.port), ..to_it }];
+        for mut route in self.from_outside(id, port) {
+            route.flows.iter_mut().for_each(|flow| flow.masker = Some(Masker::LoadBalancer));
+            let label = route.label.map(|label| format!("from the load balancer, {label}"));
+            routes.push(Route { label, ..route });
+        }
+        routes
+    }
+
+    /// To an address of a load balancer, at the port of its Service.
+    fn to_load_balancer(&self, address: IpAddr, port: &ServicePort, sources: &[Endpoint]) -> Route {
+        let asked = TransportPort { protocol: port.protocol, port: port.port };
+        let label = Some(format!("load balancer {address}"));
+        Route { label, ..self.route(sources, &[self.program.endpoint_at(address)], asked) }
+    }
+
+    /// To each backend of a Service, for a client that is outside, or that its node cannot tell: where it comes from is
+    /// not known.
+    pub fn from_outside(&self, id: ServiceId, port: &ServicePort) -> Vec<Route> {
+        let mut routes = self.backends(id, port, &[Endpoint::default()]);
+        for route in &mut routes {
+            route.relayed = true;
+            for flow in &mut route.flows {
+                flow.masker = self.program.masker_of(&flow.from);
+            }
+        }
+        routes
     }
 
     fn through(&self, id: ServiceId, sources: &[Endpoint], target: &Target) -> Result<Vec<Route>, AskError> {
@@ -323,20 +378,11 @@ impl World<'_> {
         let pairs = self.program.address_pairs(from, to).into_iter();
         let flows =
             pairs.map(|(from, to)| Flow { from, to, protocol, port, via: None, hop: None, masker: None }).collect();
-        Route { label: None, service_port: None, flows }
+        Route { label: None, service_port: None, flows, relayed: false }
     }
 }
 
 pub(super) enum NamedObject {
     Workload(WorkloadId),
     Service(ServiceId),
-}
-
-/// `; did you mean shop/web?`, unless the nearest is too far from what was written: for its length, or because no
-/// letter of a short name is the same.
-fn did_you_mean(nearest: Option<(usize, String)>, length: usize, name: &str) -> String {
-    let Some((apart, known)) = nearest else { return String::new() };
-    let is_same_name = known.rsplit('/').next() == Some(name);
-    let is_near = apart <= 3.max(length / 4) && (is_same_name || apart < name.len());
-    if is_near { format!("; did you mean {known}?") } else { String::new() }
 }

@@ -163,7 +163,7 @@ fn resolvers(snapshot: &Snapshot, dns_services: &[ServiceId]) -> Vec<Resolver> {
     for &id in dns_services {
         let service = &snapshot.services[id.index()];
         for port in service.ports.iter().filter(|port| is_of_dns(port)) {
-            let own = service.addresses.iter().copied().filter(|_| port.port == DNS);
+            let own = service.translated().filter(|_| port.port == DNS);
             let nodes = snapshot.nodes.iter().flat_map(|node| node.addresses.iter().copied());
             let is_port = |address: &IpAddr| port.node_port == Some(DNS) && service.is_served_over(address.is_ipv4());
             for address in own.chain(nodes.filter(is_port)) {

@@ -127,7 +127,10 @@ fn is_asked_the_same(one: &Service, other: &Service) -> bool {
         let ports = service.ports.iter().map(|port| (port.protocol, port.port, port.node_port));
         ports.collect::<Vec<_>>()
     };
-    one.namespace == other.namespace && one.addresses == other.addresses && asked(one) == asked(other)
+    one.namespace == other.namespace
+        && one.addresses == other.addresses
+        && one.proxied == other.proxied
+        && asked(one) == asked(other)
 }
 
 /// The rules with the new Roles among their peers, where they are.

@@ -72,7 +72,10 @@ pub(super) fn deciding<'a>(snapshot: &'a Snapshot, list: &'a [Condition<Party>])
         Dependence::HostNode { end, open, .. } => {
             Some(Decides::Node { party: *end, part: condition.part.as_ref(), open: names(open) })
         }
-        Dependence::SourceNode { .. } | Dependence::SameNode { .. } | Dependence::PassedOn { .. } => None,
+        Dependence::SourceNode { .. }
+        | Dependence::SameNode { .. }
+        | Dependence::PassedOn { .. }
+        | Dependence::PastNodes { .. } => None,
     };
     list.iter().filter_map(decides).collect()
 }

@@ -169,11 +169,23 @@ pub struct Service {
     pub addresses: Vec<IpAddr>,
     /// Those of them by which clients outside come in: external and load-balancer addresses.
     pub external: Vec<IpAddr>,
+    /// Those of these that no node translates: load-balancer addresses with `ipMode: Proxy` (S1.11).
+    pub proxied: Vec<IpAddr>,
     pub ports: Vec<ServicePort>,
     pub source: Option<Source>,
 }
 
 impl Service {
+    /// The addresses that nodes translate.
+    pub fn translated(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.iter().copied().filter(|address| !self.proxied.contains(address))
+    }
+
+    /// True if nodes translate connections to this address.
+    pub fn is_translated_at(&self, address: IpAddr) -> bool {
+        self.addresses.contains(&address) && !self.proxied.contains(&address)
+    }
+
     /// True if its node ports are there at addresses of this version of IP: it serves those of its own addresses, and
     /// possibly both while it has none.
     pub fn is_served_over(&self, is_ipv4: bool) -> bool {

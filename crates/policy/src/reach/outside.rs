@@ -5,6 +5,7 @@ use super::{Cuts, Reach, Reachable};
 use crate::addr::{AddrRange, next_address};
 use crate::flow::Endpoint;
 use crate::model::{Direction, PolicyId};
+use crate::node_ports::{DeniedPorts, FrontendAt};
 use crate::program::{Holder, Matcher, Plan, Program};
 use crate::unknown::judging;
 use std::net::IpAddr;
@@ -44,6 +45,13 @@ pub(super) fn ranges(
         cuts.address(lease.address);
     }
     more_cuts.iter().for_each(|&address| cuts.address(address));
+    // Addresses of Services that a cluster gate closes for what is behind them.
+    let closed = plan.each().filter_map(|plan| reach.program.closed_frontends(plan)).flat_map(DeniedPorts::keys);
+    for frontend in closed {
+        if let FrontendAt::Address(address) = frontend.at {
+            cuts.address(address);
+        }
+    }
     cuts.set(&reach.program.pod_networks);
 
     let mut found: Vec<OutsideRange> = Vec::new();

@@ -23,6 +23,8 @@ pub enum Dependence<E = Endpoint> {
     /// Whether a node that passes the connection on puts its own address in the place of the source's (S1.11), and which
     /// of its addresses.
     PassedOn { from: E, nodes: Vec<NodeId> },
+    /// Whether a load balancer outside comes there by a node, or past all nodes (S1.11).
+    PastNodes { to: E },
 }
 
 impl<E> Dependence<E> {
@@ -34,6 +36,7 @@ impl<E> Dependence<E> {
             Self::SourceNode { end, policies } => Dependence::SourceNode { end: f(end), policies },
             Self::SameNode { from, to } => Dependence::SameNode { from: f(from), to: f(to) },
             Self::PassedOn { from, nodes } => Dependence::PassedOn { from: f(from), nodes },
+            Self::PastNodes { to } => Dependence::PastNodes { to: f(to) },
         }
     }
 }
@@ -70,6 +73,7 @@ impl Condition {
             Dependence::SourceNode { policies, .. } => Dependence::SourceNode { end: Party::Source, policies },
             Dependence::SameNode { .. } => Dependence::SameNode { from: Party::Source, to: Party::Target },
             Dependence::PassedOn { nodes, .. } => Dependence::PassedOn { from: Party::Source, nodes },
+            Dependence::PastNodes { .. } => Dependence::PastNodes { to: Party::Target },
         };
         Condition { part: self.part, on }
     }

@@ -88,6 +88,20 @@ impl Outlook {
 impl Reach<'_> {
     /// May this connection be opened, as far as the input says?
     pub fn predict(&self, flow: &Flow) -> Outlook {
+        let outlook = self.by_nodes(flow);
+        let past_nodes = flow.masker == Some(Masker::LoadBalancer) && self.program.pod(&flow.to).is_none();
+        if outlook.prediction == Prediction::Allow || !past_nodes {
+            return outlook;
+        }
+        // No policy of ours is asked there.
+        let past = Flow { via: None, masker: None, ..flow.clone() };
+        let allowed = Some(Case { flow: past, assumption: Assumption::default() });
+        let depends_on = vec![Dependence::PastNodes { to: flow.to.clone() }];
+        Outlook { prediction: Prediction::Depends, allowed, depends_on, ..outlook }
+    }
+
+    /// The same for a connection that comes by a node.
+    fn by_nodes(&self, flow: &Flow) -> Outlook {
         let mut outlooks = families(self.program, &flow.from, &flow.to).into_iter().map(|one| self.over(flow, one));
         let mut best = outlooks.next().unwrap_or_else(|| self.over(flow, None));
         // The ends may choose the family: one that is open is enough.
@@ -203,7 +217,9 @@ impl Reach<'_> {
             let nodes = match flow.masker {
                 None => Vec::new(),
                 Some(Masker::Node(node)) => vec![node],
-                Some(Masker::AnyNode) => (0..self.program.whereabouts.nodes.len() as u32).map(NodeId).collect(),
+                Some(Masker::AnyNode | Masker::LoadBalancer) => {
+                    (0..self.program.whereabouts.nodes.len() as u32).map(NodeId).collect()
+                }
             };
             // The destination's own node judges before it replaces the source's address.
             return nodes.into_iter().filter(|node| to.node != Some(*node)).collect();

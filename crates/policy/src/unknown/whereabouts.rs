@@ -8,7 +8,7 @@ use crate::model::NodeId;
 use crate::program::Program;
 use crate::snapshot::Snapshot;
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The addresses that unknown ends may have, worked out once for a cluster.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -18,6 +18,8 @@ pub struct Whereabouts {
     pub pods: AddrSet,
     /// A name that is not resolved: any IPv4 address outside that is not reserved.
     pub names: AddrSet,
+    /// A load balancer outside: any address that is neither reserved nor anybody's in the cluster.
+    pub outside: AddrSet,
     /// The addresses of each node, those that only a `hostNetwork` pod there reports among them.
     pub nodes: Vec<Vec<IpAddr>>,
 }
@@ -33,15 +35,25 @@ pub(super) struct AddressGroup<'a> {
 const RESERVED: [([u8; 4], u8); 5] =
     [([0, 0, 0, 0], 8), ([127, 0, 0, 0], 8), ([169, 254, 0, 0], 16), ([224, 0, 0, 0], 4), ([240, 0, 0, 0], 4)];
 
+/// The IPv6 addresses that hosts outside have, by their first 16 bits: global ones and unique local ones.
+const GLOBAL_V6: [(u16, u8); 2] = [(0x2000, 3), (0xfc00, 7)];
+
+fn v6_block(first: u16) -> IpAddr {
+    Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into()
+}
+
 impl Whereabouts {
     pub(crate) fn new(snapshot: &Snapshot) -> Self {
         let reserved = RESERVED.iter().map(|&(address, prefix)| Cidr::new(address.into(), prefix)).collect();
         let unreserved = any_v4().subtract(&reserved);
         let pod_networks: AddrSet = snapshot.pod_networks.iter().copied().collect();
         let nodes = addresses_by_node(snapshot);
+        let inside = taken(snapshot, &nodes);
+        let global: AddrSet = GLOBAL_V6.iter().map(|&(first, prefix)| Cidr::new(v6_block(first), prefix)).collect();
         Self {
+            outside: unreserved.union(&global).subtract(&pod_networks).subtract(&inside),
             names: unreserved.subtract(&pod_networks),
-            pods: if pod_networks.is_empty() { unreserved.subtract(&taken(snapshot, &nodes)) } else { pod_networks },
+            pods: if pod_networks.is_empty() { unreserved.subtract(&inside) } else { pod_networks },
             nodes,
         }
     }
@@ -62,7 +74,8 @@ impl Whereabouts {
             return vec![AddressGroup { addresses: Cow::Owned(self.of_node(node)), node: None }];
         }
         if end.workload.is_none() {
-            return vec![AddressGroup { addresses: Cow::Borrowed(&self.names), node: None }];
+            let addresses = if end.name.is_some() { &self.names } else { &self.outside };
+            return vec![AddressGroup { addresses: Cow::Borrowed(addresses), node: None }];
         }
         if self.nodes.is_empty() {
             return vec![AddressGroup { addresses: Cow::Owned(any_v4()), node: None }];

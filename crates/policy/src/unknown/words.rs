@@ -102,11 +102,13 @@ impl Described {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unknown {
     /// Its address: the connection is open if it is in one set and closed if it is in the other.
-    Address {
-        open: AddrSet,
-        closed: AddrSet,
-    },
+    Address { open: AddrSet, closed: AddrSet },
+    /// The node it runs on.
     Node,
+    /// Whether one of these nodes puts its own address in the place of that of a source (S1.11).
+    SourceNat { nodes: Vec<String> },
+    /// Whether a load balancer comes to it by a node.
+    LoadBalancer,
 }
 
 impl Condition {
@@ -130,7 +132,11 @@ impl<E> Condition<E> {
             }
             Dependence::HostNode { end, .. } | Dependence::SourceNode { end, .. } => (Unknown::Node, end),
             Dependence::SameNode { to, .. } => (Unknown::Node, to),
-            Dependence::PassedOn { from, .. } => (Unknown::Node, from),
+            Dependence::PassedOn { from, nodes } => {
+                let nodes = nodes.iter().map(|&node| snapshot.node(node).name.to_string()).collect();
+                (Unknown::SourceNat { nodes }, from)
+            }
+            Dependence::PastNodes { to } => (Unknown::LoadBalancer, to),
         };
         let of = match name_of(end) {
             EndName::NewPods(pods) => pods,
@@ -179,6 +185,9 @@ impl<E> Dependence<E> {
                 let (from, nodes) = (name_of(from), some_of(&names));
                 let source = from.text();
                 format!("source NAT decides: the address that {nodes} may put in the place of that of {source}")
+            }
+            Self::PastNodes { to } => {
+                format!("the load balancer decides: it may reach {} without a node", name_of(to).text())
             }
         }
     }

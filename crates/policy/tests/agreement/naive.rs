@@ -88,6 +88,10 @@ pub(crate) fn predict(world: World<'_>, flow: &Flow, masks: &[Endpoint]) -> Pred
             let ingress = Walk { world, flow: &seen, doubt: &doubt, with_audited: false }.ingress().is_ok();
             outcomes.push(egress && ingress);
         }
+        // A load balancer may go past all nodes, where nobody judges.
+        if flow.masker == Some(Masker::LoadBalancer) && world.pod(&flow.to).is_none() {
+            outcomes.push(true);
+        }
         outcomes
     };
     let of_family = |cases: &Vec<Case>| {
@@ -120,7 +124,7 @@ pub(crate) fn maskers(world: World<'_>, flow: &Flow) -> Vec<NodeId> {
         let all = (0..world.snapshot.nodes.len() as u32).map(NodeId);
         let translates = |node: &NodeId| match flow.masker {
             None => false,
-            Some(Masker::AnyNode) => true,
+            Some(Masker::AnyNode | Masker::LoadBalancer) => true,
             Some(Masker::Node(own)) => own == *node,
         };
         return all.filter(|node| translates(node) && at != Some(*node)).collect();
@@ -440,8 +444,8 @@ fn rule_at(policy: &Policy, direction: Direction, index: usize) -> RuleAt {
 }
 
 impl<'a> World<'a> {
-    /// The backends to which another node may translate what is asked for at this address: through a node port, or
-    /// through an address of a Service that is a backend of a Service.
+    /// The backends to which another node may translate what is asked for at this address: through a node port,
+    /// through an address of a Service that is a backend of a Service, or through a load balancer outside.
     fn behind(&self, address: IpAddr, protocol: Protocol, port: u16) -> Vec<(IpAddr, u16)> {
         let services =
             || self.snapshot.services.iter().flat_map(|service| service.ports.iter().map(move |p| (service, p)));
@@ -452,13 +456,16 @@ impl<'a> World<'a> {
             let mut own = service.addresses.iter();
             let is_of_family = own.len() == 0 || own.any(|one| one.is_ipv4() == address.is_ipv4());
             let by_node = self.is_nodes(address) && asked.node_port == Some(port) && is_of_family;
-            let by_address = is_chained && asked.port == port && service.addresses.contains(&address);
+            let is_proxied = service.proxied.contains(&address);
+            let by_address = asked.port == port && (is_proxied || is_chained && service.addresses.contains(&address));
             for backend in asked.backends.iter().filter(|_| by_node || by_address) {
                 let addresses = match backend.target {
                     BackendTarget::Address(address) => vec![address],
                     BackendTarget::Workload(id) => self.snapshot.workload(id).addresses.to_vec(),
                 };
-                let of_family = addresses.into_iter().filter(|one| one.is_ipv4() == address.is_ipv4());
+                // A load balancer may translate from one version of IP to the other.
+                let any_family = is_proxied && asked.port == port;
+                let of_family = addresses.into_iter().filter(|one| any_family || one.is_ipv4() == address.is_ipv4());
                 found.extend(of_family.map(|address| (address, backend.port)));
             }
         }

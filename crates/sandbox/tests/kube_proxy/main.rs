@@ -39,6 +39,8 @@ const DENIED: [&str; 2] = ["198.51.100.7", "2001:db8:ffff::7"];
 const CLUSTER: [&str; 2] = ["10.96.0.30", "fd96::30"];
 const EXTERNAL: [&str; 2] = ["203.0.113.80", "2001:db8:113::80"];
 const BALANCER: [&str; 2] = ["203.0.113.81", "2001:db8:113::81"];
+/// One that no node translates.
+const PROXIED: [&str; 2] = ["203.0.113.83", "2001:db8:113::83"];
 const WEB: [&str; 2] = ["10.96.0.31", "fd96::31"];
 const WEB_EXTERNAL: [&str; 2] = ["203.0.113.82", "2001:db8:113::82"];
 const PODS: &str = "10.0.0.0/16,fd00::/16";
@@ -53,7 +55,7 @@ fn snapshot() -> Snapshot {
     let mut snapshot = cluster.pod("shop/near", "n1", &NEAR).pod("shop/far", "n2", &FAR).0;
     let namespace = snapshot.ensure_namespace("shop");
     let services = [
-        ("tunnel", [CLUSTER, EXTERNAL, BALANCER].concat(), TUNNEL_PORT, DENIED),
+        ("tunnel", [CLUSTER, EXTERNAL, BALANCER, PROXIED].concat(), TUNNEL_PORT, DENIED),
         ("web", [WEB, WEB_EXTERNAL].concat(), WEB_PORT, NEAR),
     ];
     for (name, at, node_port, backends) in services {
@@ -70,6 +72,7 @@ fn snapshot() -> Snapshot {
             form: ServiceForm::Balanced,
             addresses: addresses(&at),
             external: addresses(&at).split_off(CLUSTER.len()),
+            proxied: addresses(&at).into_iter().filter(|one| addresses(&PROXIED).contains(one)).collect(),
             ports: vec![ServicePort {
                 name: None,
                 protocol: Protocol::Tcp,
@@ -133,7 +136,9 @@ fn lists(node: &str) -> Lists {
     };
     let mut tunnel = service("tunnel", "LoadBalancer", CLUSTER, TUNNEL_PORT);
     tunnel["spec"]["externalIPs"] = json!(EXTERNAL);
-    tunnel["status"] = json!({"loadBalancer": {"ingress": BALANCER.map(|ip| json!({"ip": ip, "ipMode": "VIP"}))}});
+    let ingress =
+        [BALANCER.map(|ip| json!({"ip": ip, "ipMode": "VIP"})), PROXIED.map(|ip| json!({"ip": ip, "ipMode": "Proxy"}))];
+    tunnel["status"] = json!({"loadBalancer": {"ingress": ingress.concat()}});
     let mut web = service("web", "NodePort", WEB, WEB_PORT);
     web["spec"]["externalIPs"] = json!(WEB_EXTERNAL);
     let slices = [("tunnel", DENIED), ("web", NEAR)];
@@ -198,7 +203,7 @@ impl World {
         let proxies = [("n1", N1), ("n2", N2)].map(|(name, at)| {
             let node = cluster.sandbox.node(name).expect("a node");
             let machine = Machine { name, address: at[0], pods: PODS };
-            KubeProxy::start(node, machine, form, Objects { lists: lists(name), wanted: &wanted })
+            KubeProxy::start(node, machine, form, Objects { lists: lists(name), wanted: &wanted, unwanted: &PROXIED })
         });
         Self { name, cluster, program, _proxies: proxies.into() }
     }
@@ -298,6 +303,17 @@ fn to_a_closed_pod() -> Vec<(Drawn, Prediction, Measured)> {
     ]
 }
 
+/// Ways by a load balancer that no node translates: what offline says, and what packets do, without a firewall and with
+/// one. From outside, the load balancer decides whether it comes by a node; in the sandbox it does.
+fn by_a_proxy() -> Vec<(Drawn, [(Prediction, Measured); 2])> {
+    let open = (Prediction::Allow, Measured::Open);
+    vec![
+        (("mode Proxy, from a pod", NEAR, PROXIED, 80), [open, (Prediction::Deny, Measured::Silent)]),
+        (("mode Proxy, from a pod of the second node", FAR, PROXIED, 80), [open, (Prediction::Deny, Measured::Silent)]),
+        (("mode Proxy, from outside", CLIENT, PROXIED, 80), [open, (Prediction::Depends, Measured::Silent)]),
+    ]
+}
+
 type Drawn = (&'static str, [&'static str; 2], [&'static str; 2], u16);
 
 fn by_family(ways: &[Drawn], service: ServiceId, backend: [&'static str; 2]) -> Vec<Way> {
@@ -327,6 +343,13 @@ fn check(form: Form) {
     firewalled.check(&redirectors(), Verdict::Deny);
     free.check(&to_a_pod(), Verdict::Allow);
     firewalled.check(&to_a_pod(), Verdict::Allow);
+    let (drawn, expected): (Vec<Drawn>, Vec<[(Prediction, Measured); 2]>) = by_a_proxy().into_iter().unzip();
+    let ways = by_family(&drawn, TUNNEL, DENIED);
+    for (at, (world, snapshot)) in [(&free, snapshot()), (&firewalled, denied())].into_iter().enumerate() {
+        for ((way, found), expected) in ways.iter().zip(world.compare(&snapshot, &ways)).zip(expected.iter().cycle()) {
+            assert_eq!(found, expected[at], "{}, {}", way.name, world.name);
+        }
+    }
 }
 
 /// S1.11: offline says *depends* wherever kube-proxy may hide a pod that is let in, and never the wrong thing.

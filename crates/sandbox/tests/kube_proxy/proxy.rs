@@ -70,7 +70,7 @@ pub(crate) struct Machine<'a> {
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl KubeProxy {
-    /// Starts it in the node, and returns when its rules have all of `wanted`.
+    /// Starts it in the node, and returns when its rules have all of `wanted`. They have nothing of `unwanted` then.
     pub(crate) fn start(node: &Namespace, machine: Machine<'_>, form: Form, objects: Objects<'_>) -> Self {
         nft(node, "delete table inet kube-proxy");
         let folder = new_folder();
@@ -103,6 +103,9 @@ impl KubeProxy {
         let proxy = Self { _process: Process::owned(child), folder };
         let wanted: Vec<&str> = objects.wanted.iter().copied().chain(form.marks()).collect();
         proxy.wait(|| form.rules(node), &wanted);
+        let rules = form.rules(node);
+        let found = objects.unwanted.iter().find(|text| rules.contains(**text));
+        assert_eq!(found, None, "kube-proxy translates it:\n{rules}");
         proxy
     }
 
@@ -121,10 +124,11 @@ impl KubeProxy {
     }
 }
 
-/// What kube-proxy reads, and what its rules must have then.
+/// What kube-proxy reads, and what its rules must have then, and must not have.
 pub(crate) struct Objects<'a> {
     pub(crate) lists: Lists,
     pub(crate) wanted: &'a [&'a str],
+    pub(crate) unwanted: &'a [&'a str],
 }
 
 fn new_folder() -> PathBuf {

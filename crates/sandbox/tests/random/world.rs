@@ -312,6 +312,7 @@ fn service(at: usize, target: Target, port: u16, pods: &[Option<WorkloadId>]) ->
         form: ServiceForm::Balanced,
         addresses: reads(&SERVICES[at]),
         external: Vec::new(),
+        proxied: Vec::new(),
         ports: ports.into(),
         source: None,
     }

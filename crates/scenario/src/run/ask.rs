@@ -92,22 +92,31 @@ impl Player<'_> {
         let query = Message { edns: lookup.edns, ..Message::query(id, name.clone(), lookup.kind) }.write();
         let mut last = None;
         for server in servers {
-            let in_time = |reply: &Reply| reply.sender == Sender::Server && reply.delay < ANSWER_TIMEOUT;
-            for reply in self.zones.respond(server, &query, transport).into_iter().filter(in_time) {
-                let leasable = self.reads.leasable(&query, &reply.bytes);
-                let (Some(leasable), Ok(message)) = (leasable, Message::read(&reply.bytes)) else { continue };
-                let gave_up =
-                    matches!(message.rcode, Rcode::FORMERR | Rcode::SERVFAIL | Rcode::NOTIMP | Rcode::REFUSED);
-                let came = Came { message, leasable, client };
-                if !gave_up {
-                    return Ok(Some(came));
-                }
-                // Another may know better; the last one's word is passed on.
-                last = Some(came);
-                break;
+            let Some((message, leasable)) = self.first_reply(server, &query, transport) else { continue };
+            let gave_up = matches!(message.rcode, Rcode::FORMERR | Rcode::SERVFAIL | Rcode::NOTIMP | Rcode::REFUSED);
+            let came = Came { message, leasable, client };
+            if !gave_up {
+                return Ok(Some(came));
             }
+            // Another may know better; the last one's word is passed on.
+            last = Some(came);
         }
         Ok(last)
+    }
+
+    /// The first message of the server itself that comes in time and answers the question.
+    pub(super) fn first_reply(
+        &mut self,
+        server: IpAddr,
+        query: &[u8],
+        transport: Transport,
+    ) -> Option<(Message, Leasable)> {
+        let in_time = |reply: &Reply| reply.sender == Sender::Server && reply.delay < ANSWER_TIMEOUT;
+        let replies = self.zones.respond(server, query, transport);
+        replies.into_iter().filter(in_time).find_map(|reply| {
+            let leasable = self.reads.leasable(query, &reply.bytes)?;
+            Some((Message::read(&reply.bytes).ok()?, leasable))
+        })
     }
 
     /// Where a question goes that is meant for a server; None if the client may not ask it.
@@ -142,7 +151,7 @@ impl Player<'_> {
         self.agent.gone.is_none() && is_pod(client) && !is_pod(meant) && !asked.any(answers)
     }
 
-    fn upstreams(&self) -> Vec<IpAddr> {
+    pub(super) fn upstreams(&self) -> Vec<IpAddr> {
         self.agent.upstreams.clone().unwrap_or_else(|| self.zones.default_server().into_iter().collect())
     }
 

@@ -1,6 +1,7 @@
 //! `audit-paths --attack`: each way is tried with packets, in a sandbox of the
 //! same objects, and what is seen is put beside what was predicted.
 
+use super::chains::{self, PortRef};
 use super::path::Way;
 use crate::commands::sandbox::{Completed, complete, hosts_outside};
 use crate::input::{Loaded, NOW};
@@ -23,25 +24,41 @@ pub(super) struct Attempt {
     pub(super) source: String,
     pub(super) from: Host,
     pub(super) to: Target,
+    /// The port of a Service that it enters, which may lead to other Services.
+    pub(super) through: Option<PortRef>,
 }
 
 /// What came of an attempt.
 pub(super) struct Tried {
     attempt: Attempt,
     predicted: Prediction,
-    /// True if source NAT decides, which the input does not describe.
-    is_masked: bool,
+    on_the_way: OnTheWay,
     seen: Answer,
 }
 
+/// What may decide that the input does not describe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum OnTheWay {
+    Nothing,
+    SourceNat,
+    /// Whether another node gets it and translates it again. Otherwise the last address may be a node's, which refuses.
+    Routes,
+}
+
+impl OnTheWay {
+    fn of(question: &Question<'_>) -> Self {
+        if question.may_be_masked() { Self::SourceNat } else { Self::Nothing }
+    }
+}
+
 impl Tried {
-    /// In the kernel, what depends on something unknown is closed, unless source NAT decides.
+    /// In the kernel, what depends on something unknown is closed, unless something on the way decides.
     fn is_as_predicted(&self) -> bool {
         match self.seen {
-            Answer::Open if self.predicted == Prediction::Depends => self.is_masked,
+            Answer::Open if self.predicted == Prediction::Depends => self.on_the_way != OnTheWay::Nothing,
             Answer::Open => self.predicted == Prediction::Allow,
             Answer::Silent => self.predicted != Prediction::Allow,
-            Answer::Odd { .. } => false,
+            Answer::Odd { .. } => self.on_the_way == OnTheWay::Routes,
             // Nobody can try it, so nothing was seen that differs.
             Answer::NoWay => true,
         }
@@ -93,7 +110,9 @@ pub(super) fn run(loaded: &Loaded, attempts: Vec<Attempt>) -> Result<Vec<Tried>>
     let world = loaded.world();
     let mut routes: Vec<Vec<Route>> = Vec::new();
     for attempt in &attempts {
-        routes.push(world.routes(&attempt.from, &attempt.to)?);
+        let mut all = world.routes(&attempt.from, &attempt.to)?;
+        all.extend(attempt.through.into_iter().flat_map(|start| chains::legs(&world, start)));
+        routes.push(all);
     }
     let outside = outside(loaded, &attempts, &routes);
     let (snapshot, program) = (&loaded.snapshot, &loaded.program);
@@ -106,10 +125,19 @@ pub(super) fn run(loaded: &Loaded, attempts: Vec<Attempt>) -> Result<Vec<Tried>>
         .zip(&routes)
         .map(|(attempt, routes)| Question { target: &attempt.to, routes, predicted: world.predict(routes) })
         .collect();
-    let predicted: Vec<(Prediction, bool)> = questions.iter().map(|one| (one.predicted, one.may_be_masked())).collect();
+    let predicted = questions.iter().zip(&attempts).map(|(one, attempt)| {
+        // What policies leave open may still lead nowhere.
+        let leads_on = attempt.through.is_some_and(|start| chains::leads_on(&world, start));
+        let way = if leads_on { OnTheWay::Routes } else { OnTheWay::of(one) };
+        match one.predicted {
+            Prediction::Allow if leads_on => (Prediction::Depends, way),
+            predicted => (predicted, way),
+        }
+    });
+    let predicted: Vec<(Prediction, OnTheWay)> = predicted.collect();
     let answers = cluster.ask(snapshot, &questions).context("cannot try the ways in the sandbox")?;
     let tried = attempts.into_iter().zip(predicted).zip(answers);
-    let tried = tried.map(|((attempt, (predicted, is_masked)), seen)| Tried { attempt, predicted, is_masked, seen });
+    let tried = tried.map(|((attempt, (predicted, on_the_way)), seen)| Tried { attempt, predicted, on_the_way, seen });
     Ok(tried.collect())
 }
 
@@ -171,16 +199,23 @@ mod tests {
     fn what_differs_from_the_prediction_is_told() {
         let at = Ipv4Addr::new(192, 0, 2, 66);
         let to = Target { host: Host::Address(at.into()), protocol: Protocol::Tcp, port: Some(443) };
-        let attempt = Attempt { way: Way::Direct, source: "shop/web".to_owned(), from: Host::Address(at.into()), to };
-        let tried = |predicted, seen| Tried { attempt: attempt.clone(), predicted, is_masked: false, seen };
+        let attempt = Attempt {
+            way: Way::Direct,
+            source: "shop/web".to_owned(),
+            from: Host::Address(at.into()),
+            to,
+            through: None,
+        };
+        let tried =
+            |predicted, seen| Tried { attempt: attempt.clone(), predicted, on_the_way: OnTheWay::Nothing, seen };
         let refused = Answer::Odd { at: SocketAddr::new(at.into(), 443), measured: Measured::Refused };
         let good = [
             tried(Prediction::Allow, Answer::Open),
             tried(Prediction::Deny, Answer::Silent),
             tried(Prediction::Depends, Answer::Silent),
             tried(Prediction::Deny, Answer::NoWay),
-            Tried { is_masked: true, ..tried(Prediction::Depends, Answer::Open) },
-            Tried { is_masked: true, ..tried(Prediction::Depends, Answer::Silent) },
+            Tried { on_the_way: OnTheWay::SourceNat, ..tried(Prediction::Depends, Answer::Open) },
+            Tried { on_the_way: OnTheWay::SourceNat, ..tried(Prediction::Depends, Answer::Silent) },
         ];
         assert!(agrees(&good));
         for (predicted, seen) in [

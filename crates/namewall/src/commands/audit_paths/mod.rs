@@ -1,9 +1,10 @@
 //! `namewall audit-paths`: every way to a destination, and what closes it.
 //!
-//! `destination` is what is asked about, `ways` and `services` find the ways and have each judged by the Program, `path` puts those
+//! `destination` is what is asked about, `ways`, `services` and `chains` find the ways and have each judged by the Program, `path` puts those
 //! together that fare the same, `attack` tries each with packets. Nothing here decides.
 
 mod attack;
+mod chains;
 mod destination;
 mod path;
 mod services;

@@ -16,6 +16,8 @@ pub(super) enum Way {
     /// A Service, and where it is entered.
     Service(String, String),
     NodePort(String, String),
+    /// Services that lead to each other, and where the first is entered.
+    Chain(Vec<String>, String),
     Headless(String),
     ExternalName(String),
     /// A rule by name, and an answer that points there.
@@ -31,6 +33,7 @@ impl Way {
             Self::SecondInterface => "secondInterface",
             Self::Service(..) => "service",
             Self::NodePort(..) => "nodePort",
+            Self::Chain(..) => "chain",
             Self::Headless(_) => "headless",
             Self::ExternalName(_) => "externalName",
             Self::Name => "name",
@@ -44,6 +47,10 @@ impl Way {
             Self::SecondInterface => "by a second network".to_owned(),
             Self::Service(name, at) => format!("through Service {name} at {at}"),
             Self::NodePort(name, port) => format!("through Service {name} at port {port}"),
+            Self::Chain(names, at) => {
+                let (first, others) = names.split_first().map_or(("", &[][..]), |(first, others)| (first, others));
+                format!("through Service {first} at {at}, which leads to Service {}", others.join(" and to Service "))
+            }
             Self::Headless(name) => format!("by the name of the headless Service {name}"),
             Self::ExternalName(name) => format!("by the name of the ExternalName Service {name}"),
             Self::Name => "by a name that a rule allows".to_owned(),
@@ -54,7 +61,16 @@ impl Way {
     fn service(&self) -> Option<(&str, Option<&str>)> {
         match self {
             Self::Service(name, at) | Self::NodePort(name, at) => Some((name, Some(at))),
+            Self::Chain(names, at) => Some((names.first()?, Some(at))),
             Self::Headless(name) | Self::ExternalName(name) => Some((name, None)),
+            _ => None,
+        }
+    }
+
+    /// The Services that a chain leads through after the first.
+    fn then(&self) -> Option<&[String]> {
+        match self {
+            Self::Chain(names, _) => names.get(1..),
             _ => None,
         }
     }
@@ -130,6 +146,9 @@ impl Path {
         if let Some((service, at)) = way.service() {
             value["service"] = json!(service);
             value["at"] = json!(at);
+        }
+        if let Some(then) = way.then() {
+            value["then"] = json!(then);
         }
         if let Some(connections) = connections {
             value["connections"] = allowed_json(connections);

@@ -2,16 +2,15 @@
 //! from pods and from outside.
 
 use super::attack::Attempt;
+use super::chains::PortRef;
 use super::destination::Spot;
 use super::path::{Found, Outcome, Way};
 use super::ways::{Audit, Source, same_family};
 use anyhow::Result;
-use namewall_policy::Prediction;
 use namewall_policy::addr::parse_address;
 use namewall_policy::ask::{Host, Target};
 use namewall_policy::model::{BackendTarget, Node, Service, ServiceForm, ServiceId, ServicePort};
 use namewall_policy::port::TransportPort;
-use namewall_policy::unknown::Described;
 use std::net::IpAddr;
 
 /// Clients outside, one of which nobody in the cluster has.
@@ -34,21 +33,29 @@ impl Audit<'_> {
             }
             return Ok(());
         }
-        let ports: Vec<&ServicePort> = service.ports.iter().filter(|port| self.leads_here(port)).collect();
-        for port in ports {
-            let entries = Entry::all(service, port, &snapshot.nodes);
+        for (at, port) in service.ports.iter().enumerate() {
+            let chains = self.chains_from(PortRef { service: id, port: at });
+            let is_way = self.leads_here(port);
+            let entries =
+                if is_way || !chains.is_empty() { Entry::all(service, port, &snapshot.nodes) } else { vec![] };
             for entry in entries {
                 let outside = self.outside(entry.address);
                 let is_open_outside = entry.address.is_some();
+                let door = Door { service: id, name: &name, port, entry: &entry };
                 for source in pods.iter().chain(outside.as_ref().filter(|_| is_open_outside)) {
-                    self.enter(Door { service: id, name: &name, port, entry: &entry }, source)?;
+                    if is_way {
+                        self.enter(door, source)?;
+                    }
+                    for chain in &chains {
+                        self.enter_chain(door, chain, source)?;
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    fn leads_here(&self, port: &ServicePort) -> bool {
+    pub(super) fn leads_here(&self, port: &ServicePort) -> bool {
         let snapshot = &self.loaded.snapshot;
         port.backends.iter().any(|backend| {
             let at = TransportPort { protocol: port.protocol, port: backend.port };
@@ -82,29 +89,30 @@ impl Audit<'_> {
         let mut flows = Vec::new();
         for host in &source.hosts {
             let routes = world.routes(host, &target)?;
-            flows.extend(routes.into_iter().flat_map(|route| route.flows).map(|flow| (host, flow)));
+            // To a load balancer outside, before what it passes on.
+            let is_relayed = routes.iter().any(|route| route.relayed);
+            let first = routes.first().and_then(|route| route.flows.first()).filter(|_| is_relayed).cloned();
+            let all = routes.into_iter().flat_map(|route| route.flows);
+            flows.extend(all.map(|flow| (host, first.clone(), flow)));
         }
-        for (host, flow) in flows {
+        for (host, first, flow) in flows {
             let Some(address) = flow.to.address else { continue };
             let at = TransportPort { protocol: flow.protocol, port: flow.port };
-            let is_entered = entry.address.is_none_or(|entry| entry.is_ipv4() == address.is_ipv4());
+            let is_entered = first.is_some() || entry.address.is_none_or(|entry| entry.is_ipv4() == address.is_ipv4());
             let is_this = flow.via.is_none_or(|via| via == service) && same_family(&flow.from, &flow.to) && is_entered;
             if !is_this || !self.place.has(address, at) {
                 continue;
             }
-            let outlook = world.reach().predict(&flow);
             let way = entry.way(&door, source.workload.map(|_| flow.hop.is_some()));
-            let found = match outlook.prediction {
-                Prediction::Allow => Found::new(way, Outcome::Open, self.reason(&flow)),
-                Prediction::Deny => Found::new(way, Outcome::Closed, self.reason(&flow)),
-                Prediction::Depends => {
-                    let depends_on = world.describe(outlook.depends_on);
-                    let by = Described::join(&depends_on);
-                    Found { depends_on, ..Found::new(way, Outcome::Depends, by) }
-                }
-            };
+            let found = self.judged_steps(&way, first.iter().chain([&flow]), None);
             let (source_name, from, to) = (source.name.clone(), host.clone(), target.clone());
-            self.attempt(Attempt { way: found.way.clone(), source: source_name, from, to });
+            self.attempt(Attempt {
+                way: found.way.clone(),
+                source: source_name,
+                from,
+                to,
+                through: PortRef::new(&world, service, port),
+            });
             let to = Spot { address, port: None };
             self.paths.add(&source.name, &found, format!("{to} port {}/{}", flow.port, flow.protocol));
         }
@@ -114,18 +122,18 @@ impl Audit<'_> {
 
 /// A way into a Service.
 #[derive(Clone, Copy)]
-struct Door<'a> {
-    service: ServiceId,
-    name: &'a str,
-    port: &'a ServicePort,
-    entry: &'a Entry,
+pub(super) struct Door<'a> {
+    pub(super) service: ServiceId,
+    pub(super) name: &'a str,
+    pub(super) port: &'a ServicePort,
+    pub(super) entry: &'a Entry,
 }
 
 /// Where a Service's port is entered.
-struct Entry {
+pub(super) struct Entry {
     /// None for one without addresses: its name leads to its backends.
-    address: Option<IpAddr>,
-    port: u16,
+    pub(super) address: Option<IpAddr>,
+    pub(super) port: u16,
     is_node_port: bool,
 }
 
@@ -159,7 +167,7 @@ impl Entry {
     }
 
     /// `from_elsewhere` is whether a pod on another node comes in; None from outside.
-    fn way(&self, door: &Door<'_>, from_elsewhere: Option<bool>) -> Way {
+    pub(super) fn way(&self, door: &Door<'_>, from_elsewhere: Option<bool>) -> Way {
         let (name, protocol) = (door.name.to_owned(), door.port.protocol);
         match self.address {
             None => Way::Headless(name),

@@ -97,7 +97,13 @@ impl<'a> Audit<'a> {
         let TransportPort { protocol, port } = sample(connections);
         let port = protocol.has_ports().then_some(port);
         let (way, source, from) = (found.way.clone(), source.name.clone(), Host::Address(from));
-        self.attempt(Attempt { way, source, from, to: Target { host: Host::Address(to), protocol, port } });
+        self.attempt(Attempt {
+            way,
+            source,
+            from,
+            to: Target { host: Host::Address(to), protocol, port },
+            through: None,
+        });
     }
 
     pub(super) fn world(&self) -> World<'a> {

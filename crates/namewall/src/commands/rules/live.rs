@@ -59,6 +59,14 @@ pub(super) fn run(args: &Rules) -> Result<ExitCode> {
                 Err(_) => name.is_some_and(|name| name.full() == *pod),
             })
     };
+    // Without manifests nobody knows a pod that has no rule here: the address may be a slip.
+    let is_there = || found.classes.iter().any(|class| class.addresses.iter().any(&is_meant));
+    if let Some(pod) = args.pod.as_ref().filter(|_| args.paths.is_empty() && !is_there()) {
+        bail!(
+            "the table inet {table} has no rule for a pod {pod}: it has no policies, or there is no such pod. Add the PATH \
+             of manifests to tell which"
+        );
+    }
     let mut out = output::stdout();
     let printed = print(&mut out, &found, &names, is_meant).and_then(|()| Ok(out.flush()?));
     output::unless_closed(printed)?;

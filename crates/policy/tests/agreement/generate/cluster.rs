@@ -110,18 +110,26 @@ fn services() -> impl Strategy<Value = Service> {
     let port = (protocol, prop::option::weighted(0.8, select(NODE_PORTS.to_vec())), backends);
     let addresses = || prop::collection::vec(select(NOBODY.to_vec()), 1..3);
     let addresses = prop_oneof![2 => Just(Vec::new()), 1 => addresses()];
-    (0..3u32, prop::collection::vec(port, 1..4), addresses).prop_map(|(namespace, ports, addresses)| Service {
-        namespace: NamespaceId(namespace),
-        name: "".into(),
-        form: ServiceForm::Balanced,
-        addresses: addresses.into_iter().map(read).collect(),
-        external: Vec::new(),
-        ports: ports
-            .into_iter()
-            .map(|(protocol, node_port, backends)| service_port(protocol, node_port, &backends))
-            .collect(),
-        source: None,
-    })
+    let proxied = prop::bool::weighted(0.3);
+    (0..3u32, prop::collection::vec(port, 1..4), addresses, proxied).prop_map(
+        |(namespace, ports, addresses, proxied)| {
+            let addresses: Vec<IpAddr> = addresses.into_iter().map(read).collect();
+            Service {
+                namespace: NamespaceId(namespace),
+                name: "".into(),
+                form: ServiceForm::Balanced,
+                // Its last address is one of a load balancer outside.
+                proxied: addresses.last().copied().filter(|_| proxied).into_iter().collect(),
+                addresses,
+                external: Vec::new(),
+                ports: ports
+                    .into_iter()
+                    .map(|(protocol, node_port, backends)| service_port(protocol, node_port, &backends))
+                    .collect(),
+                source: None,
+            }
+        },
+    )
 }
 
 fn service_port(protocol: Protocol, node_port: Option<u16>, backends: &[(&str, u16)]) -> ServicePort {

@@ -36,13 +36,15 @@ enum End {
     Node(Index, Index),
     Nobody(&'static str),
     Name(&'static str),
+    /// A load balancer outside, whose address nobody knows.
+    LoadBalancer,
 }
 
 pub(super) fn flows() -> impl Strategy<Value = FlowPlan> {
     let workload = || (any::<Index>(), any::<Index>()).prop_map(|(which, address)| End::Workload(which, address));
     let node = || (any::<Index>(), any::<Index>()).prop_map(|(which, address)| End::Node(which, address));
     let nobody = || select(NOBODY.to_vec()).prop_map(End::Nobody);
-    let from = prop_oneof![10 => workload(), 3 => nobody(), 1 => node()];
+    let from = prop_oneof![20 => workload(), 6 => nobody(), 2 => node(), 1 => Just(End::LoadBalancer)];
     let name = select(NAMES.to_vec()).prop_map(End::Name);
     let leased = select(LEASED[..3].to_vec()).prop_map(End::Nobody);
     let to = prop_oneof![7 => workload(), 4 => nobody(), 2 => leased, 2 => node(), 1 => name];
@@ -52,10 +54,10 @@ pub(super) fn flows() -> impl Strategy<Value = FlowPlan> {
         1 => select(vec![Protocol::Sctp, Protocol::Icmp, Protocol::Other(47)]),
     ];
     let via = prop::option::weighted(0.5, any::<Index>());
-    let service_port = prop::option::weighted(0.8, any::<Index>());
+    let service_port = prop::option::weighted(0.95, any::<Index>());
     let hop = (any::<Index>(), any::<Index>(), select(PORTS.to_vec()), service_port);
     let hop = hop.prop_map(|(node, address, port, service_port)| HopPlan { node, address, port, service_port });
-    let hop = prop::option::weighted(0.35, hop);
+    let hop = prop::option::weighted(0.5, hop);
     let through = (via, hop, prop::bool::weighted(0.2));
     (from, to, protocols, select(PORTS.to_vec()), through).prop_map(|(from, to, protocol, port, (via, hop, masked))| {
         let port = if protocol.has_ports() { port } else { 0 };
@@ -92,6 +94,7 @@ impl FlowPlan {
                 (!workload.host_network).then(|| workload.node.map_or(Masker::AnyNode, Masker::Node))
             }
             Endpoint { node: Some(_), .. } => None,
+            Endpoint { address: None, name: None, .. } => Some(Masker::LoadBalancer),
             _ => Some(Masker::AnyNode),
         }
     }
@@ -141,6 +144,7 @@ impl End {
                 Endpoint { node: node_at(snapshot, address), address: Some(address), ..Endpoint::default() }
             }
             Self::Name(name) => Endpoint::name(read(name)),
+            Self::LoadBalancer => Endpoint::default(),
         }
     }
 }

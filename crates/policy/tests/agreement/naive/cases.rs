@@ -84,6 +84,14 @@ impl World<'_> {
             holes.extend(self.all_node_addresses());
             return self.looked_at(end, &any_v4, &holes);
         }
+        if end.node.is_none() && end.workload.is_none() && end.name.is_none() {
+            let services = self.snapshot.services.iter().flat_map(|service| &service.addresses);
+            holes.extend(services.copied().chain(self.api_server()).map(Cidr::host));
+            holes.extend(self.all_node_addresses());
+            holes.extend(self.snapshot.pod_networks.iter());
+            let v6 = ["2000::/3", "fc00::/7"].map(|text| text.parse::<Cidr>().expect("a block"));
+            return self.looked_at(end, &[any_v4, v6.to_vec()].concat(), &holes);
+        }
         if end.node.is_none() && end.workload.is_none() {
             holes.extend(self.snapshot.pod_networks.iter());
             return self.looked_at(end, &any_v4, &holes);
