@@ -1,5 +1,5 @@
-//! The ports that an upstream is asked from over UDP: many connected sockets, with port numbers that the kernel chose at
-//! random.
+//! The ports that an upstream is asked from over UDP: many connected sockets, with port numbers that the kernel chose
+//! at random.
 //!
 //! Opening a socket takes as long as everything else that is done for a question, and closing a thousand of them takes
 //! milliseconds. So sockets are opened and closed one by one, by `tend`, after a turn has sent its questions. Each
@@ -143,14 +143,16 @@ impl Ports {
         self.wanted > 0 || !self.closing.is_empty()
     }
 
-    /// Opens one socket ahead of its queries if queries have asked for new ones. `is_calm` says that no client waits for
+    /// True if queries have asked for new sockets and one is to be opened now. `is_calm` says that no client waits for
     /// it; otherwise it is opened only if there is no spare one left.
-    pub(super) fn open_ahead(&mut self, random: &mut Random, most: usize, is_calm: bool, register: impl Register) {
+    pub(super) fn want_another(&self, is_calm: bool) -> bool {
+        self.wanted > 0 && (is_calm || self.spare.is_empty())
+    }
+
+    /// Opens one socket ahead of its queries, as long as there are fewer than `most`.
+    pub(super) fn open_ahead(&mut self, random: &mut Random, most: usize, register: impl Register) {
         let is_room = self.live.len() + self.spare.len() < most && self.spare.len() < MOST_SPARE;
-        if self.wanted == 0 || !(is_calm || self.spare.is_empty()) {
-            return;
-        }
-        self.wanted = if is_room { self.wanted - 1 } else { 0 };
+        self.wanted = if is_room { self.wanted.saturating_sub(1) } else { 0 };
         if is_room && self.closing.len() <= MOST_CLOSING {
             // Without room for another one those that are there will do.
             let new = self.open(random, register).ok();

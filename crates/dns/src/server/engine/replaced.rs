@@ -5,9 +5,9 @@ use super::Engine;
 use super::queries::registering;
 use crate::learn::Learn;
 use crate::server::pending::Pending;
+use crate::server::ports;
 use crate::server::settings;
 use crate::server::tcp::ConnectionOwner;
-use crate::server::ports;
 use crate::server::upstream::Upstream;
 
 /// So many sockets are closed once a second while no question is under way: all of an upstream's in half a minute.
@@ -66,7 +66,8 @@ impl<L: Learn> Engine<L> {
         self.vacant.push(at);
     }
 
-    /// Opens and closes sockets to upstreams, one of each in a turn. It is done after a turn has sent what it had to send.
+    /// Opens and closes sockets to upstreams, one of each in a turn. It is called after a turn has sent what it had to
+    /// send.
     pub(super) fn tend_ports(&mut self) {
         if !self.upstreams.iter().any(|upstream| upstream.ports.want_tending()) {
             return;
@@ -78,8 +79,8 @@ impl<L: Learn> Engine<L> {
             let is_asked = !self.upstreams[at].is_replaced;
             let (ports, random) = (&mut self.upstreams[at].ports, &mut self.random);
             let (epoll, sockets, next) = (&self.epoll, &mut self.sockets, &mut self.next_socket);
-            if is_asked {
-                ports.open_ahead(random, most, is_calm, registering(epoll, sockets, next, at));
+            if is_asked && ports.want_another(is_calm) {
+                ports.open_ahead(random, most, registering(epoll, sockets, next, at));
             }
             if let Some(number) = ports.close_one() {
                 sockets.remove(&number);
