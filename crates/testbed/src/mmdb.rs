@@ -30,8 +30,7 @@ impl Mmdb {
     }
 
     /// Adds a record for a network. Whole numbers are of 32 bits, all others of 64.
-    pub fn with(mut self, network: (IpAddr, u8), record: &Value) -> Self {
-        let (address, prefix) = network;
+    pub fn with(mut self, address: IpAddr, prefix: u8, record: &Value) -> Self {
         // IPv4 is at the beginning of IPv6, in 96 zeros.
         let (bits, prefix) = match address {
             IpAddr::V4(v4) => (u128::from(v4.to_bits()), u32::from(prefix) + 96),

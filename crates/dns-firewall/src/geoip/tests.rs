@@ -16,14 +16,14 @@ fn cities() -> Vec<u8> {
     });
     let country = json!({"country": {"iso_code": "DE", "is_in_european_union": true, "names": {"en": "Germany"}}});
     Mmdb::new("GeoLite2-City")
-        .with(("81.2.69.0".parse().unwrap(), 24), &city)
-        .with(("2001:db8:7::".parse().unwrap(), 48), &country)
+        .with("81.2.69.0".parse().unwrap(), 24, &city)
+        .with("2001:db8:7::".parse().unwrap(), 48, &country)
         .bytes()
 }
 
 fn networks() -> Vec<u8> {
     let record = json!({"autonomous_system_number": 64_500, "autonomous_system_organization": "Example Net"});
-    Mmdb::new("GeoLite2-ASN").with(("81.2.0.0".parse().unwrap(), 16), &record).bytes()
+    Mmdb::new("GeoLite2-ASN").with("81.2.0.0".parse().unwrap(), 16, &record).bytes()
 }
 
 /// A query with a client subnet option of these bytes.

@@ -89,9 +89,11 @@ impl Database {
 
     fn country(name: &str) -> Self {
         let record = |code: &str| json!({"country": {"iso_code": code}});
-        let made = Mmdb::new("GeoLite2-Country")
-            .with(("10.1.0.0".parse().unwrap(), 16), &record("GB"))
-            .with(("10.2.0.0".parse().unwrap(), 16), &record("DE"));
+        let made = Mmdb::new("GeoLite2-Country").with("10.1.0.0".parse().unwrap(), 16, &record("GB")).with(
+            "10.2.0.0".parse().unwrap(),
+            16,
+            &record("DE"),
+        );
         Self::new(name, &made.bytes())
     }
 }

@@ -135,7 +135,7 @@ fn a_database_of_addresses_is_read_again_and_a_broken_one_changes_nothing() {
     let port = free_port();
     let country = |code: &str| {
         let record = serde_json::json!({"country": {"iso_code": code}});
-        namewall_testbed::Mmdb::new("GeoLite2-Country").with((Ipv4Addr::LOCALHOST.into(), 8), &record).bytes()
+        namewall_testbed::Mmdb::new("GeoLite2-Country").with(Ipv4Addr::LOCALHOST.into(), 8, &record).bytes()
     };
     let text = giving(
         port,
