@@ -14,7 +14,9 @@ use std::time::Duration;
 
 /// All lists that are in use, by file and by how often it is looked at.
 #[derive(Debug, Default)]
-pub(crate) struct ListFiles(Mutex<BTreeMap<(Arc<str>, Option<Duration>), Weak<Watched<DomainList>>>>);
+pub(crate) struct ListFiles(Mutex<BTreeMap<Key, Weak<Watched<DomainList>>>>);
+
+type Key = (Arc<str>, Option<Duration>);
 
 impl ListFiles {
     /// The list of a file. If it is in use, it is read again only if it has changed, and stays as it is if it cannot be

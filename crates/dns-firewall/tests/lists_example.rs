@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "../../dns/tests/support/stub.rs"]
-#[allow(dead_code, reason = "it is shared with other tests")]
 mod stub;
 #[path = "serve/support/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "it is shared with other tests")]

@@ -27,7 +27,6 @@ impl Export for Teller {
         to.value(&LINES_LOST, self.lines_lost())?;
         let mut taps = to.family(&TAPS_LOST)?;
         self.taps().lost().iter().try_for_each(|(endpoint, lost)| taps.sample(&[endpoint], *lost))?;
-        drop(taps);
         lists(&self.list_counts(), to)
     }
 }
@@ -44,10 +43,8 @@ pub(crate) struct ListCounts {
 fn lists(all: &[ListCounts], to: &mut Exposition<'_>) -> fmt::Result {
     let mut entries = to.family(&LIST_ENTRIES)?;
     all.iter().try_for_each(|list| entries.sample(&[&list.label], list.entries))?;
-    drop(entries);
     let mut loaded = to.family(&LIST_LOADED)?;
     all.iter().try_for_each(|list| loaded.sample(&[&list.label], list.loaded))?;
-    drop(loaded);
     let mut failures = to.family(&LIST_FAILURES)?;
     all.iter().try_for_each(|list| failures.sample(&[&list.label], list.failures))
 }
