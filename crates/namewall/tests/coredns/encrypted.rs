@@ -74,7 +74,7 @@ fn kdig(port: u16, ca: &Path, words: &str) -> String {
     }
     let output = command.args(words.split_whitespace()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let status = text.split("status: ").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or("nothing");
+    let status = text.split("QUERY; status: ").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or("nothing");
     let records = text.lines().filter(|line| !line.starts_with(';') && !line.trim().is_empty());
     let mut records: Vec<String> = records.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     records.sort();
