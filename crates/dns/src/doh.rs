@@ -75,24 +75,20 @@ fn check(message: Vec<u8>) -> Result<Vec<u8>, BadRequest> {
 
 /// Decodes base64url without padding (RFC 4648 §5). Returns None for any other text.
 fn decode(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len().div_ceil(4).saturating_mul(3));
+    let mut bytes = Vec::with_capacity(text.len());
     for four in text.as_bytes().chunks(4) {
-        let mut bits: u32 = 0;
-        for &character in four {
-            bits = bits << 6 | u32::from(value_of(character)?);
+        let mut values = [0; 4];
+        for (value, &character) in values.iter_mut().zip(four) {
+            *value = value_of(character)?;
         }
+        let [one, two, three, last] = values;
+        let three_bytes = [one << 2 | two >> 4, two << 4 | three >> 2, three << 6 | last];
+        let (whole, rest) = three_bytes.split_at_checked(four.len().checked_sub(1).filter(|count| *count > 0)?)?;
         // Bits that are left over behind the last byte must be zero: one message has one encoding.
-        let (count, left_over) = match four.len() {
-            4 => (3, 0),
-            3 => (2, 2),
-            2 => (1, 4),
-            _ => return None,
-        };
-        if bits & ((1 << left_over) - 1) != 0 {
+        if rest.iter().any(|byte| *byte != 0) {
             return None;
         }
-        let aligned = (bits >> left_over) << (24_u32.checked_sub(8 * count)?);
-        bytes.extend(aligned.to_be_bytes().iter().skip(1).take(count as usize));
+        bytes.extend_from_slice(whole);
     }
     Some(bytes)
 }

@@ -33,7 +33,7 @@ fn all_errors_are_told_at_once() {
                 | 	      ^ write a whole number of at least 1
             Corefile:9:2: error: unknown directive `zzzz`
               9 | 	zzzz
-                | 	^^^^ there are `acl`, `any`, `bind`, `bufsize`, `cache`, `chaos`, `debug`, `dns64`, `dnstap`, `dnsnameresolver`, `errors`, `expression`, `file`, `firewall`, `forward`, `geoip`, `header`, `health`, `hosts`, `kubernetes`, `load-balancer`, `loadbalance`, `local`, `log`, `loop`, `metadata`, `metadata_edns0`, `minimal`, `nsid`, `ocp_dnsnameresolver`, `opa`, `policy`, `prometheus`, `ready`, `reload`, `request`, `rewrite`, `rpz`, `template`, `themis`, `timeouts`, `trace`, `view` and `whoami`
+                | 	^^^^ there are `acl`, `any`, `bind`, `bufsize`, `cache`, `chaos`, `debug`, `dns64`, `dnstap`, `dnsnameresolver`, `errors`, `expression`, `file`, `firewall`, `forward`, `geoip`, `header`, `health`, `hosts`, `kubernetes`, `load-balancer`, `loadbalance`, `local`, `log`, `loop`, `metadata`, `metadata_edns0`, `minimal`, `nsid`, `ocp_dnsnameresolver`, `opa`, `policy`, `prometheus`, `ready`, `reload`, `request`, `rewrite`, `rpz`, `template`, `themis`, `timeouts`, `tls`, `trace`, `view` and `whoami`
             Corefile:11:3: error: `log` has no option `clas`
              11 | 		clas all
                 | 		^^^^ did you mean `class`?

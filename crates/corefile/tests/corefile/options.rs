@@ -202,9 +202,9 @@ cache 30 {
             Corefile:3:11: error: `dns.example` is not an address
               3 | forward . dns.example tls://1.1.1.1 https://x
                 |           ^^^^^^^^^^^ write `192.0.2.1`, `192.0.2.1:53` or `[2001:db8::1]:53`
-            Corefile:3:37: error: `https://` is not asked
+            Corefile:3:37: error: the address of `x` is not looked up
               3 | forward . dns.example tls://1.1.1.1 https://x
-                |                                     ^^^^^^^^^ write an address, `tls://ADDRESS` or a file like /etc/resolv.conf
+                |                                     ^^^^^^^^^ write its address, like `https://ADDRESS%x`
             Corefile:5:9: error: `rond_robin` is not accepted here
               5 |  policy rond_robin
                 |         ^^^^^^^^^^ did you mean `round_robin`?

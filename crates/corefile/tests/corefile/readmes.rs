@@ -150,7 +150,7 @@ fn the_corefile_of_every_cluster() {
     assert_eq!(told(&read_alone(CLUSTER)), "");
     expect![[r#"
         ServerBlock {
-          keys: [Key {zone: ., port: 53, place: Corefile:1:1}],
+          keys: [Key {scheme: Dns, zone: ., port: 53, place: Corefile:1:1}],
           kubernetes: Some(
             Kubernetes {
               zones: [cluster.local., in-addr.arpa., ip6.arpa.],

@@ -170,3 +170,57 @@ fn operators_of_coredns_that_are_functions_here_are_named() {
         assert!(told.contains(instead), "{told}");
     }
 }
+
+#[test]
+fn keys_have_a_scheme_and_its_usual_port() {
+    let server = only_server("tls://example.org https://. TLS://a.example:8853 b.example {\n tls cert.pem key.pem\n}");
+    let keys: Vec<String> =
+        server.keys.iter().map(|key| format!("{}://{}:{}", key.scheme.word(), key.zone, key.port)).collect();
+    assert_eq!(keys, ["tls://example.org.:853", "https://.:443", "tls://a.example.:8853", "dns://b.example.:53"]);
+}
+
+#[test]
+fn encrypted_keys_need_a_certificate_and_a_certificate_needs_them() {
+    let without = told(&read_alone("https://. {\n whoami\n}\n"));
+    assert!(without.contains("1:1: error: `https://` needs a certificate"), "{without}");
+    assert!(of("tls cert.pem key.pem").contains("`tls` has no effect"));
+    let of_tls = |line: &str| told(&read_alone(&format!("tls://. {{\n{line}\n}}\n")));
+    assert_eq!(of_tls("tls cert.pem key.pem"), "");
+    assert_eq!(of_tls("tls cert.pem key.pem ca.pem {\n client_auth require_and_verify\n}"), "");
+    for (line, why) in [
+        ("tls", "error: `tls` needs a certificate and its key"),
+        ("tls cert.pem", "error: `tls` needs a certificate and its key"),
+        ("tls {\n acme dns.example\n}", "error: `acme` is not served here"),
+        ("tls cert.pem key.pem {\n keylog /tmp/keys\n}", "error: `keylog` is not served here"),
+        ("tls cert.pem key.pem {\n client_auth require\n}", "error: `client_auth require` proves nothing"),
+        ("tls cert.pem key.pem ca.pem", "the CA has no effect"),
+        ("tls a b\ntls c d", "`tls` stands once in a server block"),
+    ] {
+        assert!(of_tls(line).contains(why), "{line}: {}", of_tls(line));
+    }
+}
+
+#[test]
+fn upstreams_over_https_are_addresses_with_a_path() {
+    let server = only_server(
+        ". {\n forward . https://192.0.2.1 https://192.0.2.2%dns.example:8443/q https://[2001:db8::1]:444/dns-query\n}",
+    );
+    let shown: Vec<String> = server.forwards[0].to.iter().map(|one| format!("{one:?}")).collect();
+    assert_eq!(
+        shown,
+        [
+            r#"Https { address: 192.0.2.1:443, name: None, path: "/dns-query" }"#,
+            r#"Https { address: 192.0.2.2:8443, name: Some(dns.example), path: "/q" }"#,
+            r#"Https { address: [2001:db8::1]:444, name: None, path: "/dns-query" }"#,
+        ]
+    );
+    for (to, why) in [
+        ("https://dns.example/dns-query", "the address of `dns.example` is not looked up"),
+        ("https://dns.example:443", "the address of `dns.example:443` is not looked up"),
+        ("https://192.0.2.1/dns-query?x", "`/dns-query?x` is not a path"),
+        ("quic://192.0.2.1", "`quic://` is not asked"),
+    ] {
+        let told = of(&format!("forward . {to}"));
+        assert!(told.contains(why), "{to}: {told}");
+    }
+}

@@ -56,15 +56,15 @@ fn keys_that_are_refused() {
     check(
         "quic://example.org grpc://. ftp://a {\n}\n*.example.org\n",
         expect![[r#"
-            Corefile:1:1: error: `tls://` is not supported: only plain DNS is served
-              1 | tls://example.org https://. ftp://a {
-                | ^^^^^^^^^^^^^^^^^ leave the scheme away, or write `dns://`
-            Corefile:1:19: error: `https://` is not supported: only plain DNS is served
-              1 | tls://example.org https://. ftp://a {
-                |                   ^^^^^^^^^ leave the scheme away, or write `dns://`
+            Corefile:1:1: error: `quic://` is not served here
+              1 | quic://example.org grpc://. ftp://a {
+                | ^^^^^^^^^^^^^^^^^^ write `tls://` or `https://`, or leave the scheme away for plain DNS
+            Corefile:1:20: error: `grpc://` is not served here
+              1 | quic://example.org grpc://. ftp://a {
+                |                    ^^^^^^^^ write `tls://` or `https://`, or leave the scheme away for plain DNS
             Corefile:1:29: error: `ftp://` is no scheme of DNS
-              1 | tls://example.org https://. ftp://a {
-                |                             ^^^^^^^ write `dns://`
+              1 | quic://example.org grpc://. ftp://a {
+                |                             ^^^^^^^ write `dns://`, `tls://` or `https://`
             Corefile:3:1: error: a zone has no wildcard
               3 | *.example.org
                 | ^^^^^^^^^^^^^ write `example.org`: a zone is a name and all under it

@@ -66,7 +66,7 @@ impl Exchange {
             Ok(PolicyAction::NoData | PolicyAction::Local(_)) => blocked(Rcode::NO_ERROR),
             Ok(PolicyAction::Passthru) => return None,
             Ok(PolicyAction::Drop) => Denied::Silence,
-            Ok(PolicyAction::TcpOnly) if self.over_tcp => return None,
+            Ok(PolicyAction::TcpOnly) if self.over_tcp() => return None,
             Ok(PolicyAction::TcpOnly) => {
                 let mut reply = plain::failure(query, Rcode::NO_ERROR);
                 if let Some(flags) = reply.get_mut(2) {
@@ -114,7 +114,7 @@ impl Exchange {
             Ok(PolicyAction::Passthru) => "allow",
             Ok(PolicyAction::Drop) => "drop",
             Ok(PolicyAction::Local(_)) => "redirect",
-            Ok(PolicyAction::TcpOnly) if self.over_tcp => "allow",
+            Ok(PolicyAction::TcpOnly) if self.over_tcp() => "allow",
             Ok(PolicyAction::NxDomain | PolicyAction::NoData | PolicyAction::TcpOnly) => "block",
         };
         Some(Ruling { point, outcome, place: policy.place.clone(), name: Some(policy.label()) })

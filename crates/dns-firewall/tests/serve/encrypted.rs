@@ -16,9 +16,9 @@ fn example(name: &str, certificate: &str) -> String {
 fn the_canary_says_that_the_network_has_a_resolver() {
     let firewall = Firewall::new(&example("canary.Corefile", ""));
     let ask = |question: &str| firewall.ask(&format!("{question} at 127.0.0.1:5353"));
-    assert_eq!(ask("A use-application-dns.net"), "NXDOMAIN");
-    assert_eq!(ask("AAAA use-application-dns.net"), "NXDOMAIN");
-    assert_eq!(ask("SVCB _dns.resolver.arpa"), "NOERROR");
+    assert_eq!(ask("A use-application-dns.net"), "answer NXDOMAIN aa");
+    assert_eq!(ask("AAAA use-application-dns.net"), "answer NXDOMAIN aa");
+    assert_eq!(ask("SVCB _dns.resolver.arpa"), "answer NOERROR aa");
     assert_eq!(ask("A www.example.com"), "route 0");
 }
 
@@ -35,8 +35,11 @@ fn designated_resolvers_are_those_that_the_corefile_serves() {
     );
     let firewall = Firewall::new(&text);
     let told = firewall.ask("SVCB _dns.resolver.arpa at 127.0.0.1:5353");
-    assert!(told.starts_with("NOERROR; ") && told.matches("_dns.resolver.arpa. 300 SVCB").count() == 2, "{told}");
-    assert_eq!(firewall.ask("A _dns.resolver.arpa at 127.0.0.1:5353"), "NOERROR");
+    assert!(
+        told.starts_with("answer NOERROR aa; ") && told.matches("_dns.resolver.arpa. 300 SVCB").count() == 2,
+        "{told}"
+    );
+    assert_eq!(firewall.ask("A _dns.resolver.arpa at 127.0.0.1:5353"), "answer NOERROR aa");
     // The rules are the same, whatever a question comes by.
     for port in [5353, 8853, 8443] {
         assert_eq!(firewall.ask(&format!("A a.internal.example at 127.0.0.1:{port}")), "REFUSED");

@@ -2,7 +2,7 @@
 
 use crate::http::{Http2, base64url};
 use crate::pki::{Authority, Encrypted, handshake, listen};
-use crate::stub::{Client, Recorder, Upstream, answer, eventually, id, query, settings};
+use crate::stub::{Client, Recorder, TEST_TIMEOUT, Upstream, answer, eventually, id, on_schedule, query, settings};
 use namewall_dns::Settings;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -139,15 +139,18 @@ fn an_address_that_is_left_accepts_nobody_and_another_is_taken_up() {
 
 #[test]
 fn answers_that_are_under_way_go_out_when_a_server_retires() {
-    let upstream = Upstream::new(|query| {
-        std::thread::sleep(Duration::from_millis(100));
-        vec![answer(query, &[[192, 0, 2, 1]], 30)]
+    // What is under way has a second.
+    on_schedule(Duration::from_millis(800), || {
+        let upstream = Upstream::new(|query| {
+            std::thread::sleep(Duration::from_millis(100));
+            vec![answer(query, &[[192, 0, 2, 1]], 30)]
+        });
+        let encrypted = Encrypted::start(Settings { try_timeout: TEST_TIMEOUT, ..settings(&[&upstream]) });
+        let mut dot = encrypted.dot();
+        dot.send(&query(1, "a.example"));
+        eventually(|| upstream.asked() == 1);
+        encrypted.server.retire();
+        assert!(dot.receive().is_some());
+        assert!(dot.is_ended());
     });
-    let encrypted = Encrypted::start(Settings { try_timeout: crate::stub::TEST_TIMEOUT, ..settings(&[&upstream]) });
-    let mut dot = encrypted.dot();
-    dot.send(&query(1, "a.example"));
-    eventually(|| upstream.asked() == 1);
-    encrypted.server.retire();
-    assert!(dot.receive().is_some());
-    assert!(dot.is_ended());
 }

@@ -66,14 +66,15 @@ fn folder(corefile: &str, authority: &CertifiedIssuer<'static, KeyPair>) -> Fold
 
 /// What kdig prints of an answer: its status, then the records of the answer section in some order.
 fn kdig(port: u16, ca: &Path, words: &str) -> String {
-    let output = Command::new(program("kdig"))
-        .args(["@127.0.0.1", "-p", &port.to_string(), &format!("+tls-ca={}", ca.display())])
-        .args([&format!("+tls-hostname={NAME}"), "+retry=2", "+timeout=20", "+noall", "+header", "+answer"])
-        .args(words.split_whitespace())
-        .output()
-        .unwrap();
+    let mut command = Command::new(program("kdig"));
+    command.args(["@127.0.0.1", "-p", &port.to_string(), "+retry=2", "+timeout=20", "+noall", "+header", "+answer"]);
+    // To kdig these options mean TLS by themselves.
+    if words.contains("+tls") || words.contains("+https") {
+        command.arg(format!("+tls-ca={}", ca.display())).arg(format!("+tls-hostname={NAME}"));
+    }
+    let output = command.args(words.split_whitespace()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let status = text.split("status: ").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or("nothing");
+    let status = text.split("QUERY; status: ").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or("nothing");
     let records = text.lines().filter(|line| !line.starts_with(';') && !line.trim().is_empty());
     let mut records: Vec<String> = records.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     records.sort();

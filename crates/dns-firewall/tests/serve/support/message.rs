@@ -16,6 +16,7 @@ const TYPES: [(&str, u16); 14] = [
     ("SRV", 33),
     ("OPT", 41),
     ("RRSIG", 46),
+    ("SVCB", 64),
     ("HTTPS", 65),
     ("AXFR", 252),
     ("ANY", 255),
