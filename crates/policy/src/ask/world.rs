@@ -52,7 +52,7 @@ impl World<'_> {
                 continue;
             }
             if let Some((service, service_port)) = self.relayed(address, port) {
-                let to_it = self.to_load_balancer(address, service_port, &sources);
+                let to_it = self.route_by_load_balancer(address, service_port, &sources);
                 routes.extend(self.by_load_balancer(to_it, service, service_port));
                 continue;
             }
@@ -105,7 +105,7 @@ impl World<'_> {
                 Some(at) => {
                     let (id, ports) = (ServiceId(at as u32), &self.snapshot.services[at].ports);
                     for port in ports {
-                        let to_it = self.to_load_balancer(address, port, sources);
+                        let to_it = self.route_by_load_balancer(address, port, sources);
                         routes.extend(self.by_load_balancer(to_it, id, port));
                     }
                 }
@@ -294,7 +294,7 @@ impl World<'_> {
     }
 
     /// To an address of a load balancer, at the port of its Service.
-    fn to_load_balancer(&self, address: IpAddr, port: &ServicePort, sources: &[Endpoint]) -> Route {
+    fn route_by_load_balancer(&self, address: IpAddr, port: &ServicePort, sources: &[Endpoint]) -> Route {
         let asked = TransportPort { protocol: port.protocol, port: port.port };
         let label = Some(format!("load balancer {address}"));
         Route { label, ..self.route(sources, &[self.program.endpoint_at(address)], asked) }
