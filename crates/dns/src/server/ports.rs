@@ -160,6 +160,14 @@ impl Ports {
         }
     }
 
+    /// Closes the spare sockets, of which there are few. Gives their numbers.
+    pub(super) fn close_spare(&mut self) -> Vec<u32> {
+        self.wanted = 0;
+        let spare = std::mem::take(&mut self.spare);
+        spare.iter().for_each(|number| _ = self.sockets.remove(number));
+        spare
+    }
+
     /// Closes one of the sockets that are to be closed. Gives its number.
     pub(super) fn close_one(&mut self) -> Option<u32> {
         let number = self.closing.pop_front()?;

@@ -48,6 +48,11 @@ impl<L: Learn> Engine<L> {
             (0..self.upstreams.len()).map(|at| routes().any(|route| route.upstreams.contains(&at))).collect();
         for (at, is_wanted) in wanted.into_iter().enumerate() {
             self.upstreams[at].is_replaced = !is_wanted;
+            if !is_wanted {
+                for number in self.upstreams[at].ports.close_spare() {
+                    self.sockets.remove(&number);
+                }
+            }
             if !is_wanted && !self.vacant.contains(&at) && !self.pending.iter().any(|one| may_ask(one, at)) {
                 self.vacate(at);
             }
