@@ -7,7 +7,7 @@
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use namewall_corefile::{NoFiles, read};
-use namewall_dns::{Asked, Chain, Heard, Passing, Step};
+use namewall_dns::{Asked, Chain, Heard, Passing, Step, Transport};
 use namewall_dns_firewall::{Service, Strangers, Surroundings, Teller, build};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -83,9 +83,9 @@ fn exchange(service: &Service) {
         query: QUERY,
         client: ([172, 23, 4, 5], 40_000).into(),
         server: ([127, 0, 0, 1], 53).into(),
-        over_tcp: false,
+        transport: Transport::Udp,
     };
-    let heard = Heard { upstream, since: Instant::now(), over_tcp: false, answer: ANSWER };
+    let heard = Heard { upstream, since: Instant::now(), transport: Transport::Udp, answer: ANSWER };
     match service.query(black_box(&asked)) {
         Step::Forward(_, continuation) => {
             assert!(matches!(black_box(continuation.answer(black_box(&heard))), Passing::Pass));

@@ -5,7 +5,7 @@
 
 use divan::{AllocProfiler, Bencher, black_box};
 use namewall_corefile::{NoFiles, read};
-use namewall_dns::{Asked, Chain, Step};
+use namewall_dns::{Asked, Chain, Step, Transport};
 use namewall_dns_firewall::{Service, Strangers, Surroundings, Teller, build};
 use namewall_expression::{Expression, Fact, Facts, Value};
 use std::borrow::Cow;
@@ -92,7 +92,8 @@ fn judge(service: &Service) {
     const QUERY: &[u8] = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x03www\x04shop\x07example\x03com\0\0\x01\0\x01";
     let server = SocketAddr::from(([127, 0, 0, 1], 53));
     for port in 0..100 {
-        let asked = Asked { query: QUERY, client: (QUESTION.client, 40_000 + port).into(), server, over_tcp: false };
+        let asked =
+            Asked { query: QUERY, client: (QUESTION.client, 40_000 + port).into(), server, transport: Transport::Udp };
         assert!(matches!(black_box(service.query(black_box(&asked))), Step::Forward(..)));
     }
 }

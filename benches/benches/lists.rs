@@ -3,7 +3,7 @@
 //! counts it. Every line is `figure NAME VALUE`; beside those with a goal stands how much of it they are.
 
 use namewall_corefile::read;
-use namewall_dns::{Asked, Chain, Step};
+use namewall_dns::{Asked, Chain, Step, Transport};
 use namewall_dns_firewall::{Disk, Service, Strangers, Surroundings, Teller, build};
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -68,7 +68,7 @@ fn query(name: &str) -> Vec<u8> {
 /// Asks a question. True if it is forwarded.
 fn passes(service: &Service, query: &[u8]) -> bool {
     let (client, server) = (SocketAddr::from(([192, 0, 2, 9], 4_000)), SocketAddr::from(([127, 0, 0, 1], 53)));
-    let asked = Asked { query, client, server, over_tcp: false };
+    let asked = Asked { query, client, server, transport: Transport::Udp };
     matches!(black_box(service.query(black_box(&asked))), Step::Forward(..))
 }
 

@@ -2,7 +2,7 @@
 //! a second, plainer reading gives it. Then as a whole query, which is judged or refused, the same way twice.
 
 use namewall_corefile::{NoFiles, read};
-use namewall_dns::Asked;
+use namewall_dns::{Asked, Transport};
 use namewall_dns_firewall::{Explanation, Service, Strangers, Surroundings, Teller, build};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
@@ -38,7 +38,7 @@ static SERVICE: LazyLock<Service> = LazyLock::new(|| {
 
 fn explain(query: &[u8]) -> Explanation {
     let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    SERVICE.explain(&Asked { query, client: at(40_000), server: at(53), over_tcp: false }, None)
+    SERVICE.explain(&Asked { query, client: at(40_000), server: at(53), transport: Transport::Udp }, None)
 }
 
 pub fn edns0(bytes: &[u8]) {

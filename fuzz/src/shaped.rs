@@ -3,7 +3,7 @@
 
 use namewall_corefile::{NoFiles, read};
 use namewall_dns::wire::{Question, Section, records};
-use namewall_dns::{Asked, Chain, Heard, Passing, Step};
+use namewall_dns::{Asked, Chain, Heard, Passing, Step, Transport};
 use namewall_dns_firewall::{Service, Strangers, Surroundings, Teller, build};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
@@ -34,9 +34,9 @@ static SERVICE: LazyLock<Service> = LazyLock::new(|| {
 
 pub fn shaped(bytes: &[u8]) {
     let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let asked = Asked { query: QUERY, client: at(40_000), server: at(53), over_tcp: false };
+    let asked = Asked { query: QUERY, client: at(40_000), server: at(53), transport: Transport::Udp };
     let Step::Forward(_, continuation) = SERVICE.query(&asked) else { panic!("it is forwarded") };
-    let heard = Heard { upstream: at(53), since: Instant::now(), over_tcp: false, answer: bytes };
+    let heard = Heard { upstream: at(53), since: Instant::now(), transport: Transport::Udp, answer: bytes };
     let Passing::Answer(given) = continuation.answer(&heard) else { return };
     // Only flags are changed in what cannot be read.
     let Ok(before) = records(bytes) else { return };

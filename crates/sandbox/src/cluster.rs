@@ -20,7 +20,7 @@ use namewall_policy::model::NodeId;
 use namewall_policy::{Instant, Lease, Program, Snapshot};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 const SERVICES: &str = "kube-proxy";
 const MASQUERADE: &str = "cni";
@@ -30,8 +30,8 @@ const RELAYS: &str = "load-balancers";
 pub struct Cluster {
     pub sandbox: Sandbox,
     agents: BTreeMap<Arc<str>, Node>,
-    /// Of each agent, the names that it keeps.
-    names: BTreeMap<Arc<str>, NodeNames>,
+    /// Of each agent, the names that it keeps. The lock makes a cluster shareable: lookups are not.
+    names: BTreeMap<Arc<str>, Mutex<NodeNames>>,
     /// Whoever hears of denials is not the agent.
     logs: BTreeMap<Arc<str>, DenialLog>,
     /// When nodes decide what to cut.
@@ -220,7 +220,7 @@ impl Cluster {
                 let clock = Arc::new(SystemClock::start());
                 let opened = namespace.enter(|| open_node(known, self.most_cuts, clock.clone()))?;
                 self.agents.insert(name.clone(), opened.map_err(|source| failed(name, source))?);
-                self.names.insert(name.clone(), NodeNames::new(clock));
+                self.names.insert(name.clone(), Mutex::new(NodeNames::new(clock)));
             }
             let namespaces = self.namespaces_on(name);
             let Some(node) = self.agents.get_mut(name) else { continue };
@@ -316,6 +316,7 @@ impl Cluster {
     pub fn renew_names(&mut self, servers: &[SocketAddr]) -> Result<(), Error> {
         for (name, namespace) in self.sandbox.nodes() {
             let (Some(node), Some(names)) = (self.agents.get(name), self.names.get_mut(name)) else { continue };
+            let names = names.get_mut().unwrap_or_else(PoisonError::into_inner);
             namespace.enter(|| names.turn(node, servers))??;
         }
         Ok(())

@@ -75,6 +75,7 @@ fn with_chains(mut snapshot: Snapshot) -> Snapshot {
             form: ServiceForm::Balanced,
             addresses: addresses(&at),
             external: Vec::new(),
+            proxied: Vec::new(),
             ports: vec![ServicePort { name: None, protocol: Protocol::Tcp, port: 80, node_port: None, backends }],
             source: None,
         });

@@ -73,7 +73,7 @@ impl Render<'_> {
         let to_nodes = to_nodes.into_iter().chain([link_local()]);
         table.chains.entry(TO_NODES.to_owned()).or_default().rules =
             to_nodes.map(|test| Rule::new([test], Do::Jump(TUNNELS.to_owned()))).collect();
-        table.chains.entry(TUNNELS.to_owned()).or_default().rules = self.from_pods();
+        table.chains.entry(TUNNELS.to_owned()).or_default().rules = self.rules_for_pods();
         table.chains.entry(REFUSE.to_owned()).or_default().rules = self.log_and_drop(WHY).to_vec();
     }
 
@@ -118,7 +118,7 @@ impl Render<'_> {
     }
 
     /// Nodes speak to each other here, so most packets are a node's.
-    fn from_pods(&self) -> Vec<Rule> {
+    fn rules_for_pods(&self) -> Vec<Rule> {
         let refuse = || Do::Goto(REFUSE.to_owned());
         let mut rules = vec![Rule::new([Test::Translated], refuse())];
         let from = |set: set::Twins, action: &Do| {

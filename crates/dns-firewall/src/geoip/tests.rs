@@ -1,6 +1,7 @@
 //! Databases that a test makes, and damaged ones.
 
 use super::*;
+use namewall_dns::Transport;
 use namewall_testbed::Mmdb;
 use serde_json::json;
 use std::net::SocketAddr;
@@ -39,7 +40,7 @@ fn query(subnet: &[u8]) -> Vec<u8> {
 fn fact(database: &GeoDatabase, fact: &str, client: &str, query: &[u8]) -> Option<String> {
     let client = SocketAddr::new(client.parse().unwrap(), 4_000);
     let server = SocketAddr::from(([127, 0, 0, 1], 53));
-    database.text(fact, &Asked { query, client, server, over_tcp: false })
+    database.text(fact, &Asked { query, client, server, transport: Transport::Udp })
 }
 
 #[test]

@@ -1,3 +1,5 @@
+#![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
 use super::*;
 use proptest::prelude::*;
 

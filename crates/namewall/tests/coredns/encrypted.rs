@@ -30,10 +30,10 @@ fn write_certificate(folder: &Folder, authority: &CertifiedIssuer<'static, KeyPa
     let key = KeyPair::generate().unwrap();
     let names = [NAME.to_owned(), "127.0.0.1".to_owned()];
     let certificate = CertificateParams::new(names).unwrap().signed_by(&key, authority).unwrap();
-    folder.write("ca.pem", &authority.pem());
+    folder.write("ca.pem", authority.pem());
     // The certificate is the last one: whoever sees it change finds its key.
-    folder.write("key.pem", &key.serialize_pem());
-    folder.write("cert.pem", &certificate.pem());
+    folder.write("key.pem", key.serialize_pem());
+    folder.write("cert.pem", certificate.pem());
 }
 
 fn authority() -> CertifiedIssuer<'static, KeyPair> {

@@ -32,7 +32,7 @@ fn a_signal_has_it_read_again() {
 fn a_change_is_seen() {
     let port = free_port();
     let serving = Serving::start(&giving(port, 1, "reload 2s 0s"));
-    serving.folder.write("Corefile", &giving(port, 2, "reload 2s 0s"));
+    serving.folder.write("Corefile", giving(port, 2, "reload 2s 0s"));
     serving.wait_for("Corefile was read again", 1);
     assert_eq!(Asker::of(at(port)).ask(2, "www"), Some([192, 0, 2, 2]));
     // Once, not again and again.

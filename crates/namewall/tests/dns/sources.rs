@@ -158,7 +158,7 @@ fn hosts_have_a_time_of_their_own() {
 fn nothing_is_looked_at_where_reload_is_off_but_a_signal_has_all_read() {
     let names = |last: u8| format!("192.0.2.{last} www.example\n");
     let changing = Changing::start("reload off\nhosts names {\n reload 0s\n}", &[("names", &names(1))]);
-    changing.serving.folder.write("names", &names(2));
+    changing.serving.folder.write("names", names(2));
     std::thread::sleep(Duration::from_secs(1));
     changing.answers("192.0.2.1");
     changing.serving.signal(Signal::SIGHUP);

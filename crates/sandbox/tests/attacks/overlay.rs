@@ -79,6 +79,7 @@ fn snapshot() -> Snapshot {
             form: ServiceForm::Balanced,
             addresses: addresses(&[service]),
             external: Vec::new(),
+            proxied: Vec::new(),
             ports: vec![ServicePort {
                 name: None,
                 protocol: Protocol::Udp,

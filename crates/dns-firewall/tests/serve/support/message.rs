@@ -4,7 +4,7 @@ use namewall_dns::wire::{Edns, Header, Name, Section, records};
 use namewall_dns::{Asked, Transport};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-const TYPES: [(&str, u16); 14] = [
+const TYPES: [(&str, u16); 15] = [
     ("A", 1),
     ("NS", 2),
     ("CNAME", 5),

@@ -34,6 +34,13 @@ struct Connection {
     task: Option<AbortHandle>,
 }
 
+/// A connection that wants a place.
+#[derive(Debug)]
+pub(super) struct Newcomer {
+    pub(super) client: IpAddr,
+    pub(super) activity: Arc<Activity>,
+}
+
 /// A connection's place, which is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -46,8 +53,7 @@ impl Clients {
     /// A place for one more connection of a client, if it may have one.
     pub(super) fn enter(
         self: &Arc<Self>,
-        client: IpAddr,
-        activity: Arc<Activity>,
+        Newcomer { client, activity }: Newcomer,
         most: MostConnections,
         counters: &EncryptedCounters,
     ) -> Option<Place> {

@@ -60,11 +60,10 @@ impl Desk {
                 let has_room = slot.hold(message.len());
                 let _ = to.send(has_room.then_some(Outgoing { message, slot }));
             }
+            // Without room the request gets no answer, as if the question had been dropped.
             Some(ReplyTo::Request(to, mut slot)) => {
-                // Without room the request gets no answer, as if the question had been dropped.
-                if slot.hold(message.len()) {
-                    let _ = to.send(Outgoing { message, slot });
-                }
+                let has_room = slot.hold(message.len());
+                let _ = has_room.then(|| to.send(Outgoing { message, slot }));
             }
             None => {}
         }

@@ -20,7 +20,7 @@ use super::crew::{Crew, Origin, Passed};
 use super::lock;
 use super::settings::{Settings, plain};
 use crate::chain::Transport;
-use clients::{Clients, MostConnections, Place};
+use clients::{Clients, MostConnections, Newcomer, Place};
 use desk::ReplyTo;
 use rustls::ServerConfig;
 use slot::Activity;
@@ -248,7 +248,8 @@ async fn accept(listener: TcpListener, at: Arc<ListeningAt>, shared: Arc<Shared>
             Ok((stream, from)) => {
                 let activity = Arc::new(Activity::new(shared.under_way.clone()));
                 let limits = *lock(&shared.limits);
-                let place = shared.clients.enter(plain(from), activity.clone(), limits.most, &shared.counters);
+                let newcomer = Newcomer { client: plain(from), activity: activity.clone() };
+                let place = shared.clients.enter(newcomer, limits.most, &shared.counters);
                 let Some(place) = place else {
                     shared.counters.refused.add();
                     continue;

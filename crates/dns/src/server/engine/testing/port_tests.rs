@@ -108,7 +108,7 @@ fn sockets_of_one_moment_do_not_end_in_one_moment() {
     assert!((20..180).contains(&due), "{due} of {all} are over");
     // All of them are over.
     let end = now + Duration::from_secs(61);
-    for turn in 0..left {
+    for turn in 0..asking.sockets() {
         if turn % 50 == 0 {
             asking.engine.next_sweep = end;
         }
