@@ -2,7 +2,7 @@
 
 use crate::counters::{Counters, Counting};
 use crate::enforcer::Enforcer;
-use crate::history::{self, LeaseKey, LeaseRecord, Origin, Origins, Records, shared_fairly};
+use crate::history::{self, LeaseKey, LeaseRecord, Origin, Origins, Records};
 use crate::memo::{Entry, Known, Memo, State};
 use crate::name_rules::NameRules;
 use crate::recent::{self, Recall, Recalled, Recent};
@@ -14,9 +14,9 @@ use namewall_dns::wire::Addresses;
 use namewall_dns::{Answer, Learn, LearnError, Opens};
 use namewall_policy::bits::BitSet;
 use namewall_policy::domain::{DomainName, RulePattern};
-use namewall_policy::lease::{Lifetimes, Refusal};
+use namewall_policy::lease::{LeaseRef, Lifetimes, Refusal, Walk};
 use namewall_policy::{Instant, Lease};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -67,6 +67,8 @@ pub struct Refused {
 
 /// Up to this many refusals are kept until they are logged; all are counted.
 const MOST_REFUSED: usize = 64;
+/// Names of leases that are visited while the leases are locked.
+const NAMES_IN_A_PART: usize = 4_096;
 
 impl<D: Dataplane> Learner<D> {
     pub(crate) fn new(enforcer: Arc<Enforcer<D>>, settings: Learning) -> Self {
@@ -206,20 +208,33 @@ impl<D: Dataplane> Learner<D> {
     /// What is known of all leases, those that have ended among them, each name and address once.
     pub(crate) fn lease_records(&self) -> Vec<LeaseRecord> {
         self.tidy_origins();
-        let mut seen = FxHashSet::default();
-        let leases = self.enforcer.leases();
-        let mut records: Vec<LeaseRecord> = leases
-            .table()
-            .all()
-            .filter(|lease| seen.insert(LeaseKey { name: lease.name.clone(), address: lease.address }))
-            .map(|Lease { name, address, asked_by, .. }| LeaseRecord { name, address, asked_by, origin: None })
-            .collect();
-        drop(leases);
-        records = shared_fairly(records, history::MOST);
-        for record in &mut records {
-            record.origin = self.origins.get(&LeaseKey { name: record.name.clone(), address: record.address });
-        }
+        let mut counts = FxHashMap::<Option<IpAddr>, usize>::default();
+        self.each_lease(|lease| *counts.entry(lease.asked_by).or_default() += 1);
+        let share = history::fair_share(counts.into_values().collect(), history::MOST);
+        let (mut kept, mut seen) = (FxHashMap::<Option<IpAddr>, usize>::default(), FxHashSet::default());
+        let mut records = Vec::new();
+        self.each_lease(|LeaseRef { name, address, asked_by, .. }| {
+            let kept = kept.entry(asked_by).or_default();
+            let key = LeaseKey { name: name.clone(), address };
+            if *kept < share && !seen.contains(&key) {
+                *kept += 1;
+                let origin = self.origins.get(&key);
+                records.push(LeaseRecord { name: name.clone(), address, asked_by, origin });
+                seen.insert(key);
+            }
+        });
         records
+    }
+
+    /// Visits every lease, in parts. Between two parts the leases are free for answers.
+    fn each_lease(&self, mut visit: impl FnMut(LeaseRef<'_>)) {
+        let mut walk = Some(Walk::default());
+        while let Some(from) = walk {
+            let leases = self.enforcer.leases();
+            let (part, next) = leases.table().walk(from, NAMES_IN_A_PART);
+            part.for_each(&mut visit);
+            walk = next;
+        }
     }
 
     /// A number that changes when there are new leases.
