@@ -278,6 +278,7 @@ fn for_programs() {
               "changes": [],
               "answer": "it is forwarded",
               "notes": [],
+              "policyOfAnswer": null,
               "response": {
                 "result": "block",
                 "lists": [
