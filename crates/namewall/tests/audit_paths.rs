@@ -214,6 +214,36 @@ fn s7_4_chains_of_services_are_ways_and_end_where_they_return() {
     assert!(text.contains(line), "{text}");
 }
 
+/// Twelve Services have more than ten million chains.
+#[test]
+fn s7_4_services_that_all_lead_to_each_other_are_listed_in_part_and_it_is_said() {
+    let address = |number: u8| format!("10.96.2.{number}");
+    let service = |number: u8| {
+        let others = (1..=12).filter(|other| *other != number).map(address);
+        let to: Vec<String> = others.chain(["192.0.2.66".to_owned()]).map(|ip| format!("{{ip: {ip}}}")).collect();
+        format!(
+            "---\n{{apiVersion: v1, kind: Service, metadata: {{name: m{number}, namespace: shop}}, spec: {{clusterIP: {}, ports: [{{port: 80}}]}}}}\n---\n{{apiVersion: v1, kind: Endpoints, metadata: {{name: m{number}, namespace: shop}}, subsets: [{{addresses: [{}], ports: [{{port: 80}}]}}]}}\n",
+            address(number),
+            to.join(", ")
+        )
+    };
+    let mesh: String = (1..=12).map(service).collect();
+    let (code, paths) = audit(&["192.0.2.66", "-"], &format!("{CLUSTER}{mesh}"));
+    assert_eq!(code, Some(1));
+    let of_first: Vec<&String> = paths.iter().filter(|path| path.contains("chain shop/m1 ")).collect();
+    assert!(of_first.iter().any(|path| path.starts_with("open chain shop/m1 10.96.2.1:80/TCP then shop/m2 <-")));
+    assert!(
+        of_first.iter().any(|path| path.starts_with("depends chain shop/m1 10.96.2.1:80/TCP then  <-")),
+        "{of_first:?}"
+    );
+    assert!(of_first.len() < 200, "{}", of_first.len());
+    // A firewall of the client's closes every chain, those that are not listed too; nobody claims it of others.
+    let closed = firewall("[{action: Deny, to: [{networks: [192.0.2.66/32]}]}]");
+    let (code, paths) = audit(&["192.0.2.66", "-"], &format!("{closed}{mesh}"));
+    assert_eq!(code, Some(1), "what is not listed is not called closed");
+    assert!(paths.iter().all(|path| !path.starts_with("open ")), "{paths:?}");
+}
+
 #[test]
 fn s1_11_a_load_balancer_of_mode_proxy_is_a_way_of_two_halves() {
     let proxy = |input: &str| input.replace("[{ip: 198.51.100.2}]", "[{ip: 198.51.100.2, ipMode: Proxy}]");

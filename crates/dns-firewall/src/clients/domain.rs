@@ -33,8 +33,18 @@ fn suffix_labels(name: &[u8], starts: &[usize]) -> usize {
         // A dot inside a label divides nothing.
         text.extend(label.iter().map(|byte| if *byte == b'.' { b'?' } else { *byte }));
     }
-    let suffix = psl::suffix(&text).filter(|suffix| suffix.typ() == Some(Type::Icann));
-    suffix.map_or(1, |suffix| suffix.as_bytes().split(|byte| *byte == b'.').count())
+    let mut rest = &text[..];
+    while let Some(suffix) = psl::suffix(rest) {
+        let suffix = &rest[rest.len() - suffix.as_bytes().len()..];
+        let mut labels = suffix.splitn(2, |byte| *byte == b'.');
+        match (psl::suffix(suffix).and_then(|suffix| suffix.typ()), labels.next().and(labels.next())) {
+            // A company's suffix stands below one of a registry.
+            (Some(Type::Private), Some(above)) => rest = above,
+            (Some(Type::Icann), _) => return suffix.split(|byte| *byte == b'.').count(),
+            _ => return 1,
+        }
+    }
+    1
 }
 
 #[cfg(test)]
@@ -62,6 +72,9 @@ mod tests {
             ("a.t.co", "t.co", true),
             // Somebody's own suffix, and a top level that nobody knows.
             ("x.y.github.io", "github.io", true),
+            ("x.y.service.gov.uk", "service.gov.uk", true),
+            ("b.execute-api.cn-north-1.amazonaws.com.cn", "amazonaws.com.cn", true),
+            ("a.no-ip.co.uk", "no-ip.co.uk", true),
             ("a.b.internal-zone", "b.internal-zone", true),
         ] {
             assert_eq!(domain_of(&wire(name)), (&*wire(domain), is_below), "{name}");

@@ -51,7 +51,7 @@ impl Invariant {
         let is_enforced = |node| !stage.world.reaches(PODS[node], &stage.never_returned().to_string());
         stage.world.wait_up_to(SETTLE, || (0..2).all(is_enforced));
         stage.world.wait_up_to(SETTLE, || stage.shares_wildcard());
-        invariant.settle(stage, "at the start");
+        invariant.settle(stage, "at the start").unwrap_or_else(|why| panic!("{why}"));
         invariant.settled.clear();
         invariant
     }
@@ -65,7 +65,7 @@ impl Invariant {
             let pause = self.heartbeat.longest_pause();
             assert!(pause > STANDSTILL, "seed {seed}, {faults:?}: {why}");
             println!("  again, as the machine stood still for {pause:?}: {}", why.lines().next().unwrap_or_default());
-            self.settle(stage, "after a round that does not count");
+            self.settle(stage, "after a round that does not count").unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         }
         panic!("seed {seed}: the machine stood still in every try");
     }
@@ -91,8 +91,7 @@ impl Invariant {
             });
         }
         seen?;
-        self.settle(stage, &format!("after {faults:?}"));
-        Ok(())
+        self.settle(stage, &format!("after {faults:?}"))
     }
 
     /// All that was open on both nodes is open. What is open on both for the first time has to stay so.
@@ -132,7 +131,7 @@ impl Invariant {
     }
 
     /// Waits until all that DNS returns is open on both nodes, and what it returned before is closed on both.
-    fn settle(&mut self, stage: &Stage, when: &str) {
+    fn settle(&mut self, stage: &Stage, when: &str) -> Result<(), String> {
         let began = Instant::now();
         loop {
             let returned = returned(stage);
@@ -144,12 +143,15 @@ impl Invariant {
             let wrong: Vec<_> = all.iter().zip(measured).filter(is_wrong).collect();
             if wrong.is_empty() {
                 self.open = returned.into_iter().collect();
-                return self.settled.push(began.elapsed());
+                self.settled.push(began.elapsed());
+                return Ok(());
             }
             let told = || {
                 format!("{when}: DNS returns {returned:?}; otherwise is, on {NODES:?}: {wrong:?}\n{}", stage.describe())
             };
-            assert!(began.elapsed() < SETTLE, "{}", told());
+            if began.elapsed() >= SETTLE {
+                return Err(told());
+            }
             sleep(SAMPLE_EVERY);
         }
     }

@@ -15,10 +15,29 @@ use namewall_policy::model::{BackendTarget, Direction, ServiceId, ServicePort};
 use namewall_policy::port::TransportPort;
 use namewall_policy::unknown::Described;
 use namewall_policy::{Flow, Prediction, Reason, evaluate};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-/// Longer chains are not followed.
-const MOST_STEPS: usize = 8;
+/// Chains that begin with one port, and the steps that are looked at to find them. Services that all lead to each other
+/// have more chains than anybody can list.
+const MOST_CHAINS: usize = 32;
+const MOST_LOOKED_AT: usize = 4_096;
+
+/// The chains that begin with a port and end at the destination.
+#[derive(Default, Debug)]
+pub(super) struct Chains {
+    /// Each without the port that it begins with, the short ones first.
+    pub(super) found: Vec<Vec<PortRef>>,
+    /// True if there may be more.
+    pub(super) is_cut: bool,
+}
+
+impl Chains {
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.is_empty() && !self.is_cut
+    }
+}
 
 /// A port of a Service.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -69,17 +88,20 @@ fn led_to(world: &World<'_>, address: IpAddr, port: TransportPort) -> Option<Por
 
 /// What follows the first step, for all chains that begin there.
 pub(super) fn legs(world: &World<'_>, start: PortRef) -> Vec<Route> {
-    let mut seen = start.next(world);
-    let mut at = 0;
-    while let Some(&port) = seen.get(at) {
-        at += 1;
-        for next in port.next(world) {
-            if !seen.contains(&next) {
-                seen.push(next);
-            }
+    let seen = steps(world, start);
+    let reached: BTreeSet<PortRef> = seen.into_values().flatten().collect();
+    reached.into_iter().flat_map(|port| world.from_outside(port.service, port.of(world))).collect()
+}
+
+/// The port and all that it leads to, each with the ports that it leads to itself.
+fn steps(world: &World<'_>, start: PortRef) -> BTreeMap<PortRef, Vec<PortRef>> {
+    let (mut steps, mut left) = (BTreeMap::new(), vec![start]);
+    while let Some(port) = left.pop() {
+        if let Entry::Vacant(place) = steps.entry(port) {
+            left.extend(place.insert(port.next(world)).iter().copied());
         }
     }
-    seen.into_iter().flat_map(|port| world.from_outside(port.service, port.of(world))).collect()
+    steps
 }
 
 /// Whether the port leads to other Services. A node translates a connection once, so who gets it next decides whether
@@ -89,24 +111,52 @@ pub(super) fn leads_on(world: &World<'_>, start: PortRef) -> bool {
 }
 
 impl Audit<'_> {
-    /// The chains that begin with this port and end at the destination, without the port itself. A chain does not lead
-    /// through one port twice.
-    pub(super) fn chains_from(&self, start: PortRef) -> Vec<Vec<PortRef>> {
+    /// The chains that begin with this port and end at the destination. A chain does not lead through one port twice.
+    pub(super) fn chains_from(&self, start: PortRef) -> Chains {
         let world = self.world();
-        let mut found = Vec::new();
-        let mut left: Vec<Vec<PortRef>> = start.next(&world).into_iter().map(|next| vec![next]).collect();
-        left.retain(|chain| chain[0] != start);
-        while let Some(chain) = left.pop() {
-            let Some(last) = chain.last().copied() else { continue };
-            if chain.len() < MOST_STEPS {
-                let next = last.next(&world).into_iter().filter(|next| *next != start && !chain.contains(next));
-                left.extend(next.map(|next| [&chain[..], &[next]].concat()));
+        let steps = steps(&world, start);
+        let mut useful: BTreeSet<PortRef> =
+            steps.keys().copied().filter(|port| self.leads_here(port.of(&world))).collect();
+        let ends = useful.clone();
+        // Only ports from which the destination can be reached are followed.
+        loop {
+            let leads = |(port, next): &(&PortRef, &Vec<PortRef>)| {
+                !useful.contains(port) && next.iter().any(|next| useful.contains(next))
+            };
+            let more: Vec<PortRef> = steps.iter().filter(leads).map(|(port, _)| *port).collect();
+            if more.is_empty() {
+                break;
             }
-            if self.leads_here(last.of(&world)) {
-                found.push(chain);
+            useful.extend(more);
+        }
+        let mut chains = Chains::default();
+        let (mut left, mut looked_at) = (VecDeque::from([vec![start]]), 0);
+        while let Some(chain) = left.pop_front() {
+            looked_at += 1;
+            if chains.found.len() == MOST_CHAINS || looked_at > MOST_LOOKED_AT {
+                chains.is_cut = true;
+                break;
+            }
+            let Some(last) = chain.last() else { continue };
+            let next = steps.get(last).into_iter().flatten();
+            let next = next.filter(|next| useful.contains(next) && !chain.contains(next));
+            left.extend(next.map(|next| [&chain[..], &[*next]].concat()));
+            if chain.len() > 1 && ends.contains(last) {
+                chains.found.push(chain[1..].to_vec());
             }
         }
-        found
+        chains
+    }
+
+    /// Says that not all chains from a port are listed.
+    pub(super) fn note_cut(&mut self, door: Door<'_>, source: &Source) {
+        let (Way::Service(name, at) | Way::NodePort(name, at)) = door.entry.way(&door, source.workload.map(|_| false))
+        else {
+            return;
+        };
+        let by = format!("more than {MOST_CHAINS} chains of Services begin there, and the others are not listed");
+        let found = Found::new(Way::Chain(vec![name], at), Outcome::Depends, by);
+        self.paths.add(&source.name, &found, "by further chains".to_owned());
     }
 
     pub(super) fn enter_chain(&mut self, door: Door<'_>, chain: &[PortRef], source: &Source) -> Result<()> {

@@ -49,7 +49,11 @@ impl Way {
             Self::NodePort(name, port) => format!("through Service {name} at port {port}"),
             Self::Chain(names, at) => {
                 let (first, others) = names.split_first().map_or(("", &[][..]), |(first, others)| (first, others));
-                format!("through Service {first} at {at}, which leads to Service {}", others.join(" and to Service "))
+                let others = match others {
+                    [] => "other Services".to_owned(),
+                    others => format!("Service {}", others.join(" and to Service ")),
+                };
+                format!("through Service {first} at {at}, which leads to {others}")
             }
             Self::Headless(name) => format!("by the name of the headless Service {name}"),
             Self::ExternalName(name) => format!("by the name of the ExternalName Service {name}"),

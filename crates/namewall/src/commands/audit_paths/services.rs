@@ -46,8 +46,11 @@ impl Audit<'_> {
                     if is_way {
                         self.enter(door, source)?;
                     }
-                    for chain in &chains {
+                    for chain in &chains.found {
                         self.enter_chain(door, chain, source)?;
+                    }
+                    if chains.is_cut {
+                        self.note_cut(door, source);
                     }
                 }
             }
