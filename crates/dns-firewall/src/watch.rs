@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long a question may go on to use what has been replaced, before whoever is last frees it.
+/// How long the reader thread waits for questions that still use the old version. After that the last question frees it.
 const RETIRES_WITHIN: Duration = Duration::from_secs(10);
 const RETIRE_STEP: Duration = Duration::from_millis(5);
 

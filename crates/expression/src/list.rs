@@ -1,4 +1,4 @@
-//! Names on lists, which whoever serves an expression has read.
+//! `in-list`: the caller loads the lists, and answers through `Facts::listed`.
 
 use crate::error::{Fault, Span};
 use crate::node::{Evaluated, Node};
