@@ -8,7 +8,8 @@ use namewall_dns::{
     Transport, UpstreamTransport, pass_on,
 };
 use rustls::pki_types::ServerName;
-use std::net::SocketAddr;
+use std::cell::OnceCell;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -58,6 +59,13 @@ fn asking(upstreams: Vec<namewall_dns::Upstream>) -> (Server<LearnNothing>, Arc<
     let chain = Arc::new(Forwards::default());
     let server = Server::start_judged(settings, Some(chain.clone()), vec![(sockets, listen)], plain()).unwrap();
     (server, chain)
+}
+
+/// A socket at an address whose listener closes in the background.
+fn bind_again(address: SocketAddr) -> TcpListener {
+    let bound = OnceCell::new();
+    eventually(|| TcpListener::bind(address).is_ok_and(|socket| bound.set(socket).is_ok()));
+    bound.into_inner().unwrap()
 }
 
 fn rcode(reply: &[u8]) -> Rcode {
@@ -117,7 +125,7 @@ fn another_upstream_is_asked_if_one_over_https_fails_and_it_is_asked_again_when_
     let (address, listen) = (above.https, crate::pki::listen(&above.authority, above.tls, above.https));
     above.server = Server::start(settings(&[&origin]), plain()).unwrap();
     eventually(|| given(2) == Some(8));
-    let sockets = vec![std::net::TcpListener::bind(above.tls).unwrap(), std::net::TcpListener::bind(address).unwrap()];
+    let sockets = vec![bind_again(above.tls), bind_again(address)];
     above.server.serve_encrypted(listen, sockets).unwrap();
     eventually(|| given(3) == Some(7));
 }
