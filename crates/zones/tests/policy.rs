@@ -94,6 +94,18 @@ fn the_longest_wildcard_and_the_longest_prefix_count() {
     assert_eq!(zone.for_client("10.2.2.3".parse().unwrap()).unwrap().trigger, TriggerKind::ClientIp);
 }
 
+#[test]
+fn an_owner_has_each_record_once_and_not_too_many() {
+    let twice = zone("a A 192.0.2.1\nb CNAME .\na A 192.0.2.2\na 60 A 192.0.2.1\nB CNAME .\n");
+    assert_eq!(twice.len(), 3);
+    assert_eq!(shown(twice.for_name(&wire("a"))), "Local(2) by a.policy.example.");
+    assert_eq!(shown(twice.for_name(&wire("b"))), "NxDomain by b.policy.example.");
+    let many = |count: usize| (0..count).map(|at| format!("a A 10.0.{}.{}\n", at / 256, at % 256)).collect::<String>();
+    assert_eq!(shown(zone(&many(256)).for_name(&wire("a"))), "Local(256) by a.policy.example.");
+    let why = refused(&format!("b CNAME .\n{}", many(257)));
+    assert_eq!(why, "line 5: a.policy.example.: an owner has at most 256 records");
+}
+
 /// A question for the owner of a policy about addresses is a question for a name.
 #[test]
 fn owners_of_networks_are_no_names() {
@@ -149,8 +161,16 @@ fn names(zone: &PolicyZone) -> Vec<String> {
 }
 
 fn transferred(before: Option<&PolicyZone>, messages: Vec<Vec<Record>>) -> Result<Option<Transferred>, String> {
+    bounded(before, messages, PolicyBounds::default())
+}
+
+fn bounded(
+    before: Option<&PolicyZone>,
+    messages: Vec<Vec<Record>>,
+    bounds: PolicyBounds,
+) -> Result<Option<Transferred>, String> {
     let origin = wire("policy.example");
-    let mut incoming = Incoming::new(&origin, before, PolicyBounds::default());
+    let mut incoming = Incoming::new(&origin, before, bounds);
     let mut last = None;
     for message in messages {
         last = incoming.take(message)?;
@@ -194,4 +214,36 @@ fn changes_lead_from_version_to_version() {
     assert!(matches!(transferred(Some(&before), vec![vec![soa(1)]]), Ok(Some(Transferred::Current))));
     assert!(transferred(Some(&before), vec![vec![soa(0)]]).is_err(), "an older version");
     assert!(after(vec![vec![soa(2), soa(1), deny("c"), soa(2), soa(2)]]).is_err(), "it was never there");
+}
+
+#[test]
+fn an_older_zone_is_refused_in_every_form() {
+    let before = whole(vec![vec![soa(5), deny("a"), soa(5)]]);
+    let older = "the server has an older version, 4; the version here is 5";
+    for messages in [
+        vec![vec![soa(4)]],
+        vec![vec![soa(4), deny("b"), soa(4)]],
+        vec![vec![soa(4), soa(5), deny("a"), soa(4), soa(4)]],
+    ] {
+        assert_eq!(transferred(Some(&before), messages).unwrap_err(), older);
+    }
+    assert!(transferred(Some(&before), vec![vec![soa(5), deny("b"), soa(5)]]).is_ok(), "as new");
+    // Serials wrap around (RFC 1982).
+    let before = whole(vec![vec![soa(u32::MAX), deny("a"), soa(u32::MAX)]]);
+    assert!(transferred(Some(&before), vec![vec![soa(1), deny("b"), soa(1)]]).is_ok());
+    assert!(transferred(Some(&before), vec![vec![soa(u32::MAX - 1), deny("b"), soa(u32::MAX - 1)]]).is_err());
+}
+
+/// Changes that take back each other leave nothing, but have to be kept until the last one has come.
+#[test]
+fn changes_have_the_bounds_of_the_zone_while_they_come() {
+    let before = whole(vec![vec![soa(1), deny("a"), soa(1)]]);
+    let bounds = PolicyBounds { bytes: 10_000, ..PolicyBounds::default() };
+    let changes = |count: usize| {
+        let many = (0..count).map(|at| deny(&format!("name-{at}")));
+        vec![vec![soa(2), soa(1), soa(2)], many.collect()]
+    };
+    assert!(matches!(bounded(Some(&before), changes(100), bounds), Ok(None)));
+    let why = bounded(Some(&before), changes(1000), bounds).unwrap_err();
+    assert_eq!(why, "its changes take more than 10000 bytes (`max_bytes`)");
 }

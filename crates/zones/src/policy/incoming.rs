@@ -46,6 +46,8 @@ struct Changes {
     /// Whether records are being added, and not removed.
     adds: bool,
     count: usize,
+    /// Of owners and data of all records so far.
+    bytes: usize,
 }
 
 /// A record without its TTL.
@@ -65,7 +67,8 @@ fn is_newer(serial: u32, than: u32) -> bool {
 }
 
 impl<'z> Incoming<'z> {
-    /// A transfer of a zone by its name on the wire. With a version that is there, changes to it may come.
+    /// A transfer of a zone by its name on the wire. With a version that is there, changes to it may come, and older
+    /// versions are refused (RFC 1982).
     pub fn new(origin: &[u8], before: Option<&'z PolicyZone>, bounds: PolicyBounds) -> Self {
         Self { before, origin: origin.to_vec(), newest: None, form: Form::Unknown, bounds }
     }
@@ -80,13 +83,16 @@ impl<'z> Incoming<'z> {
             }
         }
         let Some(newest) = &self.newest else { return Err("it does not begin with an SOA".to_owned()) };
-        let known = self.before.and_then(PolicyZone::timers).map(|timers| timers.serial);
         // A single SOA says that there is no newer version.
-        match known.filter(|_| is_first && count == 1) {
+        match self.known().filter(|_| is_first && count == 1) {
             Some(known) if serial(newest)? == known => Ok(Some(Transferred::Current)),
-            Some(known) if !is_newer(serial(newest)?, known) => Err("the server has an older version".to_owned()),
             _ => Ok(None),
         }
+    }
+
+    /// The serial of the version that is there.
+    fn known(&self) -> Option<u32> {
+        self.before.and_then(PolicyZone::timers).map(|timers| timers.serial)
     }
 
     fn record(&mut self, record: Record) -> Result<Option<Transferred>, String> {
@@ -94,12 +100,16 @@ impl<'z> Incoming<'z> {
             if record.kind != SOA || lower(&record.owner)[..] != lower(&self.origin)[..] {
                 return Err("it does not begin with the SOA of the zone".to_owned());
             }
+            let newest = serial(&record)?;
+            if let Some(known) = self.known().filter(|known| newest != *known && !is_newer(newest, *known)) {
+                return Err(format!("the server has an older version, {newest}; the version here is {known}"));
+            }
             self.newest = Some(record);
             return Ok(None);
         };
         let newest_serial = serial(newest)?;
         if let Form::Unknown = self.form {
-            let known = self.before.and_then(PolicyZone::timers).map(|timers| timers.serial);
+            let known = self.known();
             let is_change = record.kind == SOA && known.is_some() && Some(serial(&record)?) == known;
             if is_change && known != Some(newest_serial) {
                 let changes = Changes { serial: serial(&record)?, ..Changes::default() };
@@ -121,7 +131,7 @@ impl<'z> Incoming<'z> {
             // Other records of the zone itself are no policy.
             Form::Changes(_) if record.kind != SOA && lower(&record.owner)[..] == lower(&self.origin)[..] => Ok(None),
             Form::Changes(changes) => {
-                if changes.step(record, newest_serial)? {
+                if changes.step(record, newest_serial, self.bounds)? {
                     return self.changed().map(|zone| Some(Transferred::Zone(Box::new(zone))));
                 }
                 Ok(None)
@@ -158,10 +168,14 @@ impl<'z> Incoming<'z> {
 
 impl Changes {
     /// Takes a record. True if it ends the changes.
-    fn step(&mut self, record: Record, newest: u32) -> Result<bool, String> {
+    fn step(&mut self, record: Record, newest: u32, bounds: PolicyBounds) -> Result<bool, String> {
         self.count += 1;
+        self.bytes += record.owner.len() + record.data.len();
         if self.count > MOST_CHANGED {
             return Err(format!("it has more than {MOST_CHANGED} changes"));
+        }
+        if self.bytes > bounds.bytes {
+            return Err(format!("its changes take more than {} bytes (`max_bytes`)", bounds.bytes));
         }
         if record.kind == SOA {
             let serial = serial(&record)?;

@@ -8,6 +8,7 @@ use crate::read::{Reader, ZoneError};
 use crate::record::{CNAME, Record, SOA};
 use crate::words::Entries;
 use namewall_dns::wire::RecordType;
+use rustc_hash::FxHashSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,6 +17,9 @@ const NS: RecordType = RecordType(2);
 const IN: u16 = 1;
 /// Types that sign a zone, or deny names of it: they are no policy.
 const OF_SIGNATURES: [u16; 6] = [46, 47, 48, 50, 51, 63];
+
+/// Records of one owner, at most: each question for it copies them.
+const MOST_OF_OWNER: usize = 256;
 
 /// How much of a policy zone is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,6 +178,7 @@ impl PolicyBuilder {
         }
         zone.owners.shrink();
         zone.records.sort_by_key(|record| record.owner);
+        zone.remove_duplicates()?;
         zone.starts = vec![0; zone.owners.len() + 1];
         for record in &zone.records {
             zone.starts[record.owner as usize + 1] += 1;
@@ -257,6 +262,11 @@ impl PolicyZone {
         self.owners.bytes() + records + owners
     }
 
+    /// Whether it is within these bounds.
+    pub fn fits(&self, bounds: PolicyBounds) -> bool {
+        self.records.len() <= bounds.records && self.data.len() + self.owners.bytes() <= bounds.bytes
+    }
+
     /// How many owners are about servers of zones, which a forwarder does not see.
     pub fn of_servers(&self) -> usize {
         self.of_servers
@@ -283,6 +293,27 @@ impl PolicyZone {
         };
         let is_name = self.about.get(id as usize).is_some_and(|about| about.is_name);
         if is_name { self.found(id, TriggerKind::Name) } else { None }
+    }
+
+    /// Removes all but the first of equal records. Expects records in the order of their owners.
+    fn remove_duplicates(&mut self) -> Result<(), String> {
+        let (records, data) = (&mut self.records, &self.data);
+        let mut owner = None;
+        let mut seen = FxHashSet::default();
+        let mut overfull = None;
+        records.retain(|record| {
+            if owner.replace(record.owner) != Some(record.owner) {
+                seen.clear();
+            }
+            if overfull.is_some() {
+                return true;
+            }
+            let is_new = seen.insert((record.kind.0, data_of(data, record)));
+            overfull = (seen.len() > MOST_OF_OWNER).then_some(record.owner);
+            is_new
+        });
+        overfull
+            .map_or(Ok(()), |id| Err(self.about_owner(id, &format!("an owner has at most {MOST_OF_OWNER} records"))))
     }
 
     /// A name under which there is one exists, though it has no policy.
@@ -324,8 +355,7 @@ impl PolicyZone {
     fn whole(&self, record: &Stored) -> Record {
         let owner = self.owners.name(record.owner);
         let owner = [&owner[..owner.len().saturating_sub(1)], &self.origin].concat();
-        let start = record.start as usize;
-        let data = self.data.get(start..start + usize::from(record.length)).unwrap_or_default().to_vec();
+        let data = data_of(&self.data, record).to_vec();
         Record { owner, kind: record.kind, class: IN, ttl: record.ttl, data }
     }
 
@@ -349,12 +379,8 @@ impl PolicyZone {
     /// What the records of an owner say; none if they are no policy.
     fn action(&self, id: u32) -> Result<Option<PolicyAction>, String> {
         let is_policy = |record: &&Stored| !OF_SIGNATURES.contains(&record.kind.0);
-        let mut records: Vec<Record> = Vec::new();
-        for record in self.of_owner(id).iter().filter(is_policy).map(|record| self.whole(record)) {
-            if !records.iter().any(|known| (known.kind, &known.data) == (record.kind, &record.data)) {
-                records.push(record);
-            }
-        }
+        let records: Vec<Record> =
+            self.of_owner(id).iter().filter(is_policy).map(|record| self.whole(record)).collect();
         let alias = match &records[..] {
             [] => return Ok(None),
             [one] if one.kind == CNAME => &one.data,
@@ -382,11 +408,22 @@ impl PolicyZone {
 
     /// Checks that what an owner says is understood.
     fn check(&self, id: u32) -> Result<(), String> {
-        self.action(id).map(drop).map_err(|why| match self.about.get(id as usize).map(|about| about.line) {
+        self.action(id).map(drop).map_err(|why| self.about_owner(id, &why))
+    }
+
+    /// What is wrong with an owner, with its line if it has one.
+    fn about_owner(&self, id: u32, why: &str) -> String {
+        match self.about.get(id as usize).map(|about| about.line) {
             Some(line @ 1..) => format!("line {line}: {}: {why}", self.shown(id)),
             _ => format!("{}: {why}", self.shown(id)),
-        })
+        }
     }
+}
+
+/// The data of a record, of the data of all records.
+fn data_of<'d>(data: &'d [u8], record: &Stored) -> &'d [u8] {
+    let start = record.start as usize;
+    data.get(start..start + usize::from(record.length)).unwrap_or_default()
 }
 
 /// Whether the last label of a name begins with `rpz-`.
