@@ -4,6 +4,7 @@
 mod hostile;
 mod http;
 mod pki;
+mod relay;
 mod serving;
 #[path = "../support/stub.rs"]
 mod stub;

@@ -1,7 +1,8 @@
 //! Upstreams over HTTPS: a server of ours asks another one.
 
 use crate::pki::{Authority, Encrypted, NAME};
-use crate::stub::{Client, Upstream, answer, eventually, plain, query, settings};
+use crate::relay::Relay;
+use crate::stub::{Client, TEST_TIMEOUT, Upstream, answer, eventually, on_schedule, plain, query, settings};
 use namewall_dns::wire::{Header, Rcode, reply};
 use namewall_dns::{
     Asked, Chain, Continuation, Failure, Heard, LearnNothing, Passing, Route, Server, Settings, Sockets, Step, Tls, To,
@@ -51,11 +52,14 @@ fn over_https(address: SocketAddr, trusted: &Authority, name: &'static str) -> n
 }
 
 fn asking(upstreams: Vec<namewall_dns::Upstream>) -> (Server<LearnNothing>, Arc<Forwards>) {
+    asking_with(Duration::from_secs(5), upstreams)
+}
+
+fn asking_with(try_timeout: Duration, upstreams: Vec<namewall_dns::Upstream>) -> (Server<LearnNothing>, Arc<Forwards>) {
     let sockets = Sockets::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listen = sockets.udp.local_addr().unwrap().into();
     let routes = vec![Route { upstreams, ..Route::default() }];
-    let settings =
-        Settings { listen: vec![listen], routes, try_timeout: Duration::from_secs(5), ..Settings::default() };
+    let settings = Settings { listen: vec![listen], routes, try_timeout, ..Settings::default() };
     let chain = Arc::new(Forwards::default());
     let server = Server::start_judged(settings, Some(chain.clone()), vec![(sockets, listen)], plain()).unwrap();
     (server, chain)
@@ -94,7 +98,7 @@ fn an_answer_of_our_own_can_be_asked_for_over_https() {
     let above = Encrypted::start(settings(&[&origin]));
     let upstream = over_https(above.https, &above.authority, NAME);
     let asked = query(77, "a.example");
-    let told = pass_on(&upstream, &asked, crate::stub::TEST_TIMEOUT, UpstreamTransport::default()).unwrap();
+    let told = pass_on(&upstream, &asked, TEST_TIMEOUT, UpstreamTransport::default()).unwrap();
     assert_eq!(told, answer(&asked, &[[192, 0, 2, 7]], 30));
 }
 
@@ -128,4 +132,51 @@ fn another_upstream_is_asked_if_one_over_https_fails_and_it_is_asked_again_when_
     let sockets = vec![bind_again(above.tls), bind_again(address)];
     above.server.serve_encrypted(listen, sockets).unwrap();
     eventually(|| given(3) == Some(7));
+}
+
+/// Five queries are under way over one connection when it is cut. Returns how many queries the upstream has answered and
+/// how many failures it has.
+fn after_a_cut(has_answered: bool) -> (u64, u64) {
+    // Names that begin with a label of nine letters are answered when the test says so.
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let origin = Upstream::new(move |query| {
+        if query[12] == 9 {
+            // It returns at once, with an error, when the other end is dropped.
+            let _released = released.recv();
+        }
+        vec![answer(query, &[[192, 0, 2, 7]], 30)]
+    });
+    let above = Encrypted::start(Settings { try_timeout: TEST_TIMEOUT, ..settings(&[&origin]) });
+    let relay = Relay::to(above.https);
+    let (server, _) = asking_with(TEST_TIMEOUT, vec![over_https(relay.address, &above.authority, NAME)]);
+    let client = Client::of(&server);
+    if has_answered {
+        client.ask(&query(9, "a.example")).unwrap();
+    }
+    for number in 0..5 {
+        client.0.send(&query(number, &format!("unanswerd.n{number}.example"))).unwrap();
+    }
+    eventually(|| above.server.counters().under_way == 5);
+    relay.cut();
+    eventually(|| relay.accepted() == 2);
+    drop(release);
+    for _ in 0..5 {
+        assert_eq!(rcode(&client.receive().unwrap()), Rcode::NO_ERROR);
+    }
+    let all = 5 + u64::from(has_answered);
+    eventually(|| server.upstreams()[0].answered == all);
+    let state = &server.upstreams()[0];
+    assert!(state.is_up);
+    (state.answered, state.failed)
+}
+
+#[test]
+fn a_connection_over_https_that_has_answered_and_is_closed_is_no_failure() {
+    // A request has ten seconds, a connection five to begin.
+    on_schedule(Duration::from_secs(4), || assert_eq!(after_a_cut(true), (6, 0)));
+}
+
+#[test]
+fn a_connection_over_https_that_is_lost_is_one_failure_for_all_queries() {
+    on_schedule(Duration::from_secs(4), || assert_eq!(after_a_cut(false), (5, 1)));
 }

@@ -14,7 +14,7 @@ use crate::server::lock;
 use crate::server::settings::Tls;
 use crate::wire::Header;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper::header::{ACCEPT, CONTENT_TYPE};
 use hyper::{Request, Uri};
@@ -22,6 +22,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use nix::sys::eventfd::EventFd;
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -33,7 +34,7 @@ use tokio_rustls::TlsConnector;
 
 /// How long a connection may take, with its handshake.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long a request is waited for at most; whoever asked has asked elsewhere long before.
+/// Longest wait for one request. The loop's own timeouts end much earlier.
 const REQUEST: Duration = Duration::from_secs(10);
 /// The longest head of a response.
 const LONGEST_HEAD: u32 = 16 << 10;
@@ -53,7 +54,20 @@ pub(in crate::server) struct HttpsHeard {
     pub(in crate::server) number: u32,
     pub(in crate::server) id: u16,
     /// The answer, under the id of the query.
-    pub(in crate::server) answer: Result<Vec<u8>, String>,
+    pub(in crate::server) answer: Result<Vec<u8>, RequestError>,
+    /// True if the connection has delivered an answer before.
+    pub(in crate::server) has_answered: bool,
+}
+
+/// Why a query has no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum RequestError {
+    /// The connection could not be made, or has failed: none of its queries is answered.
+    #[error("{0}")]
+    Connection(String),
+    /// The response carries no answer, or did not come in time. The connection serves other queries.
+    #[error("{0}")]
+    Response(String),
 }
 
 /// Where a loop finds what it asked for.
@@ -88,7 +102,8 @@ impl HttpsConnection {
     /// Begins to connect.
     pub(in crate::server) fn start(number: u32, target: Target, heard: HeardBox, threads: &Handle) -> Self {
         let (queries, asked) = unbounded_channel();
-        let task = threads.spawn(run(Arc::new(target), asked, Reporter { number, heard }));
+        let reporter = Reporter { number, heard, has_answered: Arc::default() };
+        let task = threads.spawn(run(Arc::new(target), asked, reporter));
         Self { number, queries, task: task.abort_handle() }
     }
 
@@ -97,12 +112,13 @@ impl HttpsConnection {
         self.queries.send(Query { id, message: message.to_vec() }).is_ok()
     }
 
-    /// True if its task has ended: it could not connect, or the upstream has closed.
+    /// True if its task takes no more queries: it could not connect, or the upstream has closed. The task notices a
+    /// close only with the next query, whose failure it reports.
     pub(in crate::server) fn is_over(&self) -> bool {
         self.queries.is_closed()
     }
 
-    /// Ends it at once: nothing is heard of what was asked by it.
+    /// Takes no more queries. Requests that were sent are tasks of their own: they still report, for up to [`REQUEST`].
     pub(in crate::server) fn abort(&self) {
         self.task.abort();
     }
@@ -112,11 +128,13 @@ impl HttpsConnection {
 struct Reporter {
     number: u32,
     heard: HeardBox,
+    has_answered: Arc<AtomicBool>,
 }
 
 impl Reporter {
-    fn report(&self, id: u16, answer: Result<Vec<u8>, String>) {
-        self.heard.put(HttpsHeard { number: self.number, id, answer });
+    fn report(&self, id: u16, answer: Result<Vec<u8>, RequestError>) {
+        let has_answered = self.has_answered.fetch_or(answer.is_ok(), Ordering::Relaxed);
+        self.heard.put(HttpsHeard { number: self.number, id, answer, has_answered });
     }
 }
 
@@ -131,7 +149,7 @@ async fn run(target: Arc<Target>, mut queries: UnboundedReceiver<Query>, reporte
             // From now on nobody asks by this connection; those that have are told.
             queries.close();
             while let Some(query) = queries.recv().await {
-                reporter.report(query.id, Err(error.clone()));
+                reporter.report(query.id, Err(RequestError::Connection(error.clone())));
             }
             return;
         }
@@ -139,13 +157,13 @@ async fn run(target: Arc<Target>, mut queries: UnboundedReceiver<Query>, reporte
     while let Some(Query { id, message }) = queries.recv().await {
         if requests.is_closed() {
             queries.close();
-            reporter.report(id, Err("the connection was closed".to_owned()));
+            reporter.report(id, Err(RequestError::Connection("the connection was closed".to_owned())));
             continue;
         }
         let (target, requests, reporter) = (target.clone(), requests.clone(), reporter.clone());
         tokio::spawn(async move {
             let answer = timeout(REQUEST, post(&target, requests, message)).await;
-            let answer = answer.unwrap_or_else(|_| Err("i/o timeout".to_owned()));
+            let answer = answer.unwrap_or_else(|_| Err(RequestError::Response("i/o timeout".to_owned())));
             let answer = answer.map(|mut answer| {
                 Header::set_id(&mut answer, id);
                 answer
@@ -176,26 +194,32 @@ async fn connect(target: &Target) -> Result<Requests, String> {
 }
 
 /// Sends one query, and waits for its answer. Both have the id 0, so that HTTP caches can know them again.
-async fn post(target: &Target, mut requests: Requests, mut message: Vec<u8>) -> Result<Vec<u8>, String> {
+async fn post(target: &Target, mut requests: Requests, mut message: Vec<u8>) -> Result<Vec<u8>, RequestError> {
     Header::set_id(&mut message, 0);
-    let request = Request::post(uri(target)?)
+    let request = Request::post(uri(target).map_err(RequestError::Response)?)
         .header(CONTENT_TYPE, MEDIA_TYPE)
         .header(ACCEPT, MEDIA_TYPE)
         .body(Full::new(Bytes::from(message)))
-        .map_err(|error| error.to_string())?;
-    let response = requests.send_request(request).await.map_err(|error| error.to_string())?;
+        .map_err(|error| RequestError::Response(error.to_string()))?;
+    let sent = requests.send_request(request).await;
+    // A stream that the upstream resets counts as a lost connection, too: the next query takes another one.
+    let response = sent.map_err(|error| RequestError::Connection(error.to_string()))?;
     if !response.status().is_success() {
-        return Err(format!("HTTP {}", response.status().as_u16()));
+        return Err(RequestError::Response(format!("HTTP {}", response.status().as_u16())));
     }
     let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !media_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(MEDIA_TYPE) {
-        return Err(format!("the content type is `{media_type}` instead of `{MEDIA_TYPE}`"));
+        let error = format!("the content type is `{media_type}` instead of `{MEDIA_TYPE}`");
+        return Err(RequestError::Response(error));
     }
-    let body = Limited::new(response.into_body(), LONGEST).collect().await.map_err(|error| error.to_string())?;
+    let body = Limited::new(response.into_body(), LONGEST).collect().await.map_err(|error| {
+        let text = error.to_string();
+        if error.is::<LengthLimitError>() { RequestError::Response(text) } else { RequestError::Connection(text) }
+    })?;
     let answer = body.to_bytes().to_vec();
     match Header::read(&answer) {
         Ok(header) if header.id == 0 => Ok(answer),
-        _ => Err("the body is not the answer to the query".to_owned()),
+        _ => Err(RequestError::Response("the body is not the answer to the query".to_owned())),
     }
 }
 
@@ -224,7 +248,7 @@ pub(crate) fn ask_once(target: Target, message: &[u8], patience: Duration) -> Re
     let runtime = runtime.map_err(|error| error.to_string())?;
     let asked = async {
         let requests = connect(&target).await?;
-        post(&target, requests, message.to_vec()).await
+        post(&target, requests, message.to_vec()).await.map_err(|error| error.to_string())
     };
     let answer = runtime.block_on(async { timeout(patience, asked).await });
     answer.unwrap_or_else(|_| Err("i/o timeout".to_owned()))

@@ -14,9 +14,9 @@ use std::net::IpAddr;
 #[derive(Debug)]
 pub(super) struct Broken {
     /// What was under way over it.
-    tickets: Vec<Ticket>,
+    pub(super) tickets: Vec<Ticket>,
     /// It was good for something.
-    has_answered: bool,
+    pub(super) has_answered: bool,
 }
 
 /// Queries a client may have under way over one connection; more wait unread.

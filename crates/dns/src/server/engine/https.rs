@@ -2,8 +2,9 @@
 //! is woken for what it heard, and decides when time is up, as with every other upstream.
 
 use super::Engine;
+use super::connections::Broken;
 use crate::learn::Learn;
-use crate::server::encrypted::upstream::{HeardBox, HttpsConnection, HttpsHeard, Target};
+use crate::server::encrypted::upstream::{HeardBox, HttpsConnection, HttpsHeard, RequestError, Target};
 use crate::server::lock;
 use crate::server::pending::{Link, Ticket};
 use std::io;
@@ -105,8 +106,10 @@ impl<L: Learn> Engine<L> {
 
     /// Goes on with what upstreams over HTTPS have answered.
     pub(super) fn take_heard_https(&mut self) -> io::Result<()> {
-        let all = std::mem::take(&mut *lock(&self.heard_https));
-        for HttpsHeard { number, id, answer } in all {
+        let mut all = std::mem::take(&mut *lock(&self.heard_https));
+        // Answers first: a failure of their connection has everything asked again that is still under way over it.
+        all.sort_by_key(|heard| heard.answer.is_err());
+        for HttpsHeard { number, id, answer, has_answered } in all {
             let link = Link::Https { connection: number, id };
             // Who asked has given up, or asked elsewhere.
             let Some(&ticket) = self.by_link.get(&link) else { continue };
@@ -119,13 +122,30 @@ impl<L: Learn> Engine<L> {
                     self.take_answer(upstream, |id| Link::Https { connection: number, id }, &answer)?;
                 }
                 Err(error) => {
-                    let upstream = &mut self.upstreams[upstream];
-                    upstream.trouble = Some(format!("{}: {error}", upstream.address));
-                    self.lost(vec![ticket])?;
+                    let address = self.upstreams[upstream].address;
+                    self.upstreams[upstream].trouble = Some(format!("{address}: {error}"));
+                    match error {
+                        RequestError::Response(_) => self.lost(vec![ticket])?,
+                        RequestError::Connection(_) => self.break_off_https(upstream, number, has_answered),
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Lets go of a connection that has failed. All queries that are under way over it are asked again together, as
+    /// with TCP (`mend`): the connection counts as one failure, or as none if it has answered before.
+    fn break_off_https(&mut self, upstream: usize, number: u32, has_answered: bool) {
+        if self.upstreams[upstream].https.of(number).is_some() {
+            self.upstreams[upstream].https.end();
+        }
+        let tickets = self.tickets(|link| matches!(link, Link::Https { connection, .. } if *connection == number));
+        for &ticket in &tickets {
+            let link = self.pending.get(ticket).and_then(|pending| pending.link.take());
+            self.unlink(link, upstream);
+        }
+        self.broken.push(Broken { tickets, has_answered });
     }
 
     /// Ends the connection of an upstream over HTTPS that has said nothing since a query was begun: what was asked by
