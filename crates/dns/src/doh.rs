@@ -10,6 +10,9 @@ pub const PATH: &str = "/dns-query";
 pub const MEDIA_TYPE: &str = "application/dns-message";
 /// The longest DNS message.
 pub const LONGEST: usize = 65_535;
+/// The longest query that is accepted. A question with its options and padding (RFC 8467) has a few hundred bytes; the
+/// bound keeps small what one connection can make the server hold.
+pub const LONGEST_QUERY: usize = 4 << 10;
 
 /// How long an answer without a TTL of its own may be kept, and any answer, in seconds: as with CoreDNS.
 const SHORT_AGE: u32 = 5;
@@ -28,7 +31,7 @@ pub enum BadRequest {
     Parameter,
     #[error("the parameter `dns` is not base64url")]
     Encoding,
-    #[error("the query is longer than 65535 bytes")]
+    #[error("the query is longer than 4096 bytes")]
     TooLong,
     #[error("the message is not a DNS query")]
     NotAQuery,
@@ -51,7 +54,7 @@ impl BadRequest {
 pub fn query_of_get(parameters: Option<&str>) -> Result<Vec<u8>, BadRequest> {
     let mut values = parameters.unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("dns="));
     let (Some(value), None) = (values.next(), values.next()) else { return Err(BadRequest::Parameter) };
-    if value.len() > LONGEST.div_ceil(3).saturating_mul(4) {
+    if value.len() > LONGEST_QUERY.div_ceil(3).saturating_mul(4) {
         return Err(BadRequest::TooLong);
     }
     check(decode(value).ok_or(BadRequest::Encoding)?)
@@ -64,7 +67,7 @@ pub fn query_of_post(body: Vec<u8>) -> Result<Vec<u8>, BadRequest> {
 
 /// A message that may be a query: no answer, which nobody answers.
 fn check(message: Vec<u8>) -> Result<Vec<u8>, BadRequest> {
-    if message.len() > LONGEST {
+    if message.len() > LONGEST_QUERY {
         return Err(BadRequest::TooLong);
     }
     match Header::read(&message) {

@@ -140,16 +140,34 @@ fn bytes_that_trickle_in_do_not_keep_a_connection() {
     assert_eq!(upstream.asked(), 0);
 }
 
+/// A query whose EDNS padding (RFC 7830) makes it so long.
+fn padded(length: usize) -> Vec<u8> {
+    let mut message = query(0, "a.example");
+    message[11] = 1;
+    message.extend_from_slice(&[0, 0, 41, 0x10, 0, 0, 0, 0, 0]);
+    let options = length - message.len() - 2;
+    message.extend_from_slice(&(options as u16).to_be_bytes());
+    message.extend_from_slice(&[0, 12]);
+    message.extend_from_slice(&(options as u16 - 4).to_be_bytes());
+    message.resize(length, 0);
+    message
+}
+
 #[test]
 fn a_body_that_is_too_long_is_refused() {
     let upstream = upstream();
     let encrypted = Encrypted::start(patient(&upstream));
-    let (status, ..) = encrypted.http1_from(1).post(&vec![0; 70_000]);
-    assert_eq!(status, 413);
+    for (length, status) in [(4_096, 200), (4_097, 413)] {
+        assert_eq!(encrypted.http1_from(1).post(&padded(length)).0, status, "{length}");
+        assert_eq!(Http2::connect(&encrypted).post(&padded(length)).0, status, "{length}");
+    }
+    assert_eq!(Http2::connect(&encrypted).post(&padded(65_535)).0, 413);
+    // It is refused before the rest has come: no more of it is held.
+    let head = "POST /dns-query HTTP/1.1\r\ncontent-type: application/dns-message\r\ncontent-length: 65535";
+    assert_eq!(encrypted.http1_from(1).send(head, &padded(4_097)).0, 413);
     let (status, ..) =
         encrypted.http1_from(1).send(&format!("GET /dns-query?dns={} HTTP/1.1", "A".repeat(40_000)), b"");
     assert!((400..500).contains(&status), "{status}");
-    assert_eq!(Http2::connect(&encrypted).post(&vec![0; 70_000]).0, 413);
     assert!(encrypted.serves(2));
 }
 

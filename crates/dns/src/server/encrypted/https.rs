@@ -3,7 +3,7 @@
 use super::desk::{Outgoing, ReplyTo};
 use super::slot::Slot;
 use super::{Connected, Submitted};
-use crate::doh::{self, BadRequest, LONGEST, MEDIA_TYPE};
+use crate::doh::{self, BadRequest, LONGEST_QUERY, MEDIA_TYPE};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -114,7 +114,7 @@ async fn query_of(request: Request<Incoming>) -> Result<Vec<u8>, BadRequest> {
     if !media_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(MEDIA_TYPE) {
         return Err(BadRequest::MediaType);
     }
-    match Limited::new(request.into_body(), LONGEST).collect().await {
+    match Limited::new(request.into_body(), LONGEST_QUERY).collect().await {
         Ok(body) => doh::query_of_post(body.to_bytes().to_vec()),
         Err(error) if error.is::<LengthLimitError>() => Err(BadRequest::TooLong),
         Err(_) => Err(BadRequest::NotAQuery),
