@@ -1,6 +1,6 @@
 //! What an exchange does with a policy.
 
-use super::{Looked, Verdict, of_answer, of_question};
+use super::{Looked, Verdict, is_judged, of_answer, of_question};
 use crate::acl::Denied;
 use crate::exchange::Exchange;
 use crate::local::Alias;
@@ -34,7 +34,7 @@ impl Exchange {
     /// What policies say of an answer with these addresses, unless they have decided already.
     pub(crate) fn policy_of_answer(&self, answer: &[u8], addresses: &[IpAddr]) -> Option<Verdict> {
         let policies = &self.block().policies;
-        if policies.is_empty() || self.ruled.is_some() || self.question.class != 1 {
+        if policies.is_empty() || self.ruled.is_some() || !is_judged(&self.question) {
             return None;
         }
         let looked = Looked::read(&self.question, answer, addresses)

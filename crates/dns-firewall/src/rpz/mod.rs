@@ -29,7 +29,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const CNAME: u16 = 5;
+/// Classes.
 const IN: u16 = 1;
+const ANY: u16 = 255;
 /// Aliases of an answer that are followed.
 const MOST_ALIASES: usize = 16;
 
@@ -118,9 +120,14 @@ fn read(file: &Path, zone: &str, bounds: PolicyBounds) -> Result<PolicyZone, Str
     PolicyZone::read(zone, &text, bounds).map_err(|error| error.to_string())
 }
 
+/// Whether policies are for the class of a question. Servers answer the class ANY with records of IN.
+fn is_judged(question: &Question) -> bool {
+    [IN, ANY].contains(&question.class)
+}
+
 /// What the policies of a block say of a question; none is that they say nothing yet.
 pub(crate) fn of_question(policies: &[Policy], client: IpAddr, question: &Question) -> Option<Verdict> {
-    if question.class != IN {
+    if !is_judged(question) {
         return None;
     }
     for (policy, one) in policies.iter().enumerate() {

@@ -67,6 +67,24 @@ fn policies_for_names_are_applied_before_anybody_is_asked() {
     );
 }
 
+/// Servers answer questions of the class ANY with records of the class IN.
+#[test]
+fn questions_of_any_class_are_judged() {
+    let zone = File::new(
+        "class",
+        "bad.example CNAME .\n8.0.0.0.10.rpz-client-ip CNAME *.\n24.0.2.0.192.rpz-ip CNAME .\nown.example A 192.0.2.7\n",
+    );
+    let firewall = Firewall::new(&corefile(&[&zone], ""));
+    assert_eq!(firewall.ask("A bad.example ANYCLASS"), NXDOMAIN);
+    assert_eq!(firewall.ask("A good.example ANYCLASS from 10.9.9.9"), NODATA);
+    assert_eq!(firewall.ask("A own.example ANYCLASS"), "answer NOERROR aa; own.example. 300 A 192.0.2.7");
+    let asked = |address: &str| firewall.exchange("A www.example ANYCLASS", &[address]);
+    assert_eq!(asked("www.example. 60 A 192.0.2.1"), NXDOMAIN);
+    assert_eq!(asked("www.example. 60 A 198.51.100.1"), "pass");
+    assert_eq!(firewall.exchange("A www.example ANYCLASS", &["www.example. 60 CNAME bad.example."]), NXDOMAIN);
+    assert_eq!(firewall.ask("TXT bad.example CH"), "route 0");
+}
+
 #[test]
 fn policies_for_clients_count_before_those_for_names() {
     let zone = File::new(

@@ -101,6 +101,7 @@ impl From<&str> for Ask {
                 "do" => flags = 0x8000,
                 "cd" => checks = 0x10,
                 "CH" => class = 3,
+                "ANYCLASS" => class = 255,
                 option => {
                     let (code, value) = option.split_once('=').unwrap_or_else(|| panic!("what is {option}?"));
                     let code = u16::from_str_radix(code.strip_prefix("0x").unwrap(), 16).unwrap();
