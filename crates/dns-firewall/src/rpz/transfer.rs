@@ -4,7 +4,7 @@ use crate::random::random;
 use crate::records::Decoded;
 use namewall_dns::wire::{Header, Rcode};
 use namewall_zones::{Incoming, PolicyBounds, PolicyZone, Transferred};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -27,40 +27,60 @@ pub(super) struct Wanted<'z> {
     pub(super) bounds: PolicyBounds,
 }
 
-/// Fetches what is new of a zone; all of it, if the server cannot say what has changed.
+/// Fetches what is new of a zone; all of it, if the server cannot say what has changed. An older version than the one
+/// that is there is an error.
 pub(super) fn fetch(server: SocketAddr, wanted: Wanted<'_>) -> Result<Transferred, String> {
-    if wanted.before.is_some()
-        && let Ok(changes) = fetch_once(server, wanted)
+    if let Some(before) = wanted.before
+        && let Ok(changes) = fetch_once(server, wanted, Some(before))
     {
         return Ok(changes);
     }
-    fetch_once(server, Wanted { before: None, ..wanted })
+    fetch_once(server, wanted, None)
 }
 
-fn fetch_once(server: SocketAddr, wanted: Wanted<'_>) -> Result<Transferred, String> {
+/// Fetches the changes since a version (IXFR), or all of a zone (AXFR).
+fn fetch_once(server: SocketAddr, wanted: Wanted<'_>, since: Option<&PolicyZone>) -> Result<Transferred, String> {
     let until = Instant::now() + WHOLE;
     let failed = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect_timeout(&server, CONNECT).map_err(failed)?;
-    stream.set_read_timeout(Some(SILENCE)).map_err(failed)?;
     stream.set_write_timeout(Some(SILENCE)).map_err(failed)?;
     let id = random() as u16;
-    let query = query(id, wanted);
+    let query = query(id, wanted.origin, since);
     let length = (query.len() as u16).to_be_bytes();
     stream.write_all(&[&length, &query[..]].concat()).map_err(failed)?;
     let mut incoming = Incoming::new(wanted.origin, wanted.before, wanted.bounds);
     let mut message = Vec::new();
     loop {
-        if Instant::now() >= until {
-            return Err(format!("the transfer takes longer than {} s", WHOLE.as_secs()));
-        }
         let mut length = [0; 2];
-        stream.read_exact(&mut length).map_err(failed)?;
+        read_until(&mut stream, &mut length, until)?;
         message.resize(usize::from(u16::from_be_bytes(length)), 0);
-        stream.read_exact(&mut message).map_err(failed)?;
+        read_until(&mut stream, &mut message, until)?;
         if let Some(done) = take(&mut incoming, id, &message)? {
             return Ok(done);
         }
     }
+}
+
+/// Fills the buffer. The time is checked before every read, so that a server that sends byte by byte does not hold the
+/// thread for longer.
+fn read_until(stream: &mut TcpStream, buffer: &mut [u8], until: Instant) -> Result<(), String> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(format!("the transfer takes longer than {} s", WHOLE.as_secs()));
+        }
+        stream.set_read_timeout(Some(SILENCE.min(left))).map_err(|error| error.to_string())?;
+        match stream.read(rest) {
+            Ok(0) => return Err("the server closes the connection before the transfer ends".to_owned()),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // The time of the whole transfer is over, not that of a silent server.
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) && left < SILENCE => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(())
 }
 
 /// Takes a message of a transfer.
@@ -77,19 +97,44 @@ fn take(incoming: &mut Incoming<'_>, id: u16, message: &[u8]) -> Result<Option<T
     incoming.take(Decoded::read(message).map_err(|_| unreadable)?.answer)
 }
 
-/// The question for a transfer, with the SOA of the version that is there (RFC 1995 §3).
-fn query(id: u16, wanted: Wanted<'_>) -> Vec<u8> {
+/// The question for a transfer, with the SOA of the version that is there (RFC 1995 §3) for its changes.
+fn query(id: u16, origin: &[u8], since: Option<&PolicyZone>) -> Vec<u8> {
     let mut query = id.to_be_bytes().to_vec();
-    query.extend([0, 0, 0, 1, 0, 0, 0, u8::from(wanted.before.is_some()), 0, 0]);
-    query.extend(wanted.origin);
-    let kind = if wanted.before.is_some() { IXFR } else { AXFR };
+    query.extend([0, 0, 0, 1, 0, 0, 0, u8::from(since.is_some()), 0, 0]);
+    query.extend(origin);
+    let kind = if since.is_some() { IXFR } else { AXFR };
     [kind, IN].iter().for_each(|field| query.extend(field.to_be_bytes()));
-    if let Some(before) = wanted.before {
-        query.extend(wanted.origin);
+    if let Some(since) = since {
+        query.extend(origin);
         [SOA, IN].iter().for_each(|field| query.extend(field.to_be_bytes()));
         query.extend([0; 4]);
-        query.extend((before.soa().data.len() as u16).to_be_bytes());
-        query.extend(&before.soa().data);
+        query.extend((since.soa().data.len() as u16).to_be_bytes());
+        query.extend(&since.soa().data);
     }
     query
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_server_that_sends_byte_by_byte_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            // Until the client has closed the connection.
+            while client.write_all(&[0]).is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let until = Instant::now() + Duration::from_millis(200);
+        let why = read_until(&mut stream, &mut [0; 65_535], until).unwrap_err();
+        assert_eq!(why, "the transfer takes longer than 600 s");
+        assert!(Instant::now() >= until);
+        drop(stream);
+        server.join().unwrap();
+    }
 }
