@@ -48,6 +48,11 @@ impl Loads {
         self.last.load(Ordering::Relaxed)
     }
 
+    /// The time of the last load, without failures.
+    pub(crate) fn from_last(&self) -> Self {
+        Self { last: AtomicU64::new(self.last()), failures: AtomicU64::new(0) }
+    }
+
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }

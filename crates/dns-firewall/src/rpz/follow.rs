@@ -54,14 +54,11 @@ impl Followers {
         if let Some(known) = open.iter().filter_map(Weak::upgrade).find(|one| one.followed == followed) {
             return Ok(known);
         }
-        let follower = Arc::new(Follower {
-            origin: wire(&followed.zone),
-            followed,
-            now: RwLock::new(Arc::new(None)),
-            begun: Instant::now(),
-            until: AtomicU64::new(0),
-            is_told_expired: AtomicBool::new(false),
-            loads: Loads::default(),
+        // With other options for the same zone, the version in memory counts until the servers have answered.
+        let live = open.iter().filter_map(Weak::upgrade).filter(|one| one.has_version_for(&followed));
+        let follower = Arc::new(match live.max_by_key(|one| one.expiry()) {
+            Some(last) => last.with_options(followed),
+            None => Follower::new(followed),
         });
         let (weak, teller) = (Arc::downgrade(&follower), teller.clone());
         let follow = move || follow(&weak, &teller);
@@ -94,6 +91,11 @@ fn wire(zone: &Zone) -> Vec<u8> {
     wire
 }
 
+/// How long servers are not asked, by a time of the SOA: not so long that the zone expires while they could answer.
+fn pause(time: Duration, expire: Duration) -> Duration {
+    time.min(expire / 2).clamp(LEAST, MOST)
+}
+
 /// Asks the servers again and again, until nobody wants to know any more.
 fn follow(weak: &Weak<Follower>, teller: &Teller) {
     loop {
@@ -109,6 +111,43 @@ fn follow(weak: &Weak<Follower>, teller: &Teller) {
 }
 
 impl Follower {
+    /// Without a version of the zone.
+    fn new(followed: Followed) -> Self {
+        Self {
+            origin: wire(&followed.zone),
+            followed,
+            now: RwLock::new(Arc::new(None)),
+            begun: Instant::now(),
+            until: AtomicU64::new(0),
+            is_told_expired: AtomicBool::new(false),
+            loads: Loads::default(),
+        }
+    }
+
+    /// With the version of this one, which expires when it would here.
+    fn with_options(&self, followed: Followed) -> Self {
+        Self {
+            now: RwLock::new(self.zone()),
+            begun: self.begun,
+            until: AtomicU64::new(self.until.load(Ordering::Relaxed)),
+            loads: self.loads.from_last(),
+            ..Self::new(followed)
+        }
+    }
+
+    /// Whether its version may count for other options. Zones of the same name that have no server in common may be
+    /// different ones.
+    fn has_version_for(&self, followed: &Followed) -> bool {
+        let is_same = self.followed.zone == followed.zone
+            && self.followed.servers.iter().any(|server| followed.servers.contains(server));
+        is_same && self.zone().as_ref().as_ref().is_some_and(|zone| zone.fits(followed.bounds))
+    }
+
+    fn expiry(&self) -> Instant {
+        let until = Duration::from_millis(self.until.load(Ordering::Relaxed));
+        self.begun.checked_add(until).unwrap_or(self.begun)
+    }
+
     fn zone(&self) -> Arc<Option<PolicyZone>> {
         self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -150,7 +189,7 @@ impl Follower {
             }
         }
         self.loads.failed();
-        timers.map_or(WITHOUT, |timers| timers.retry.clamp(LEAST, MOST))
+        timers.map_or(WITHOUT, |timers| pause(timers.retry, timers.expire))
     }
 
     /// What counts while the zone cannot be transferred.
@@ -176,7 +215,7 @@ impl Follower {
         let until = self.begun.elapsed() + timers.expire;
         self.until.store(u64::try_from(until.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.is_told_expired.store(false, Ordering::Relaxed);
-        timers.refresh.clamp(LEAST, MOST)
+        pause(timers.refresh, timers.expire)
     }
 
     /// Tells once that the zone has expired.
@@ -202,5 +241,25 @@ pub(super) fn not_asked(count: usize) -> String {
 impl fmt::Debug for Follower {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Follower({})", self.followed.zone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_asked_before_the_zone_expires() {
+        let seconds = Duration::from_secs;
+        for (time, expire, expected) in [
+            (3600, 86_400, 3600),
+            (7200, 3600, 1800),
+            (86_400, 60, 30),
+            (0, 3600, 1),
+            (5, 1, 1),
+            (604_800, 2_419_200, 86_400),
+        ] {
+            assert_eq!(pause(seconds(time), seconds(expire)), seconds(expected), "{time} {expire}");
+        }
     }
 }

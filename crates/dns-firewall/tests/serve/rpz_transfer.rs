@@ -1,7 +1,9 @@
 //! Policy zones of servers: nothing passes before they are known, what was known stays, and what has expired is closed.
 
 use crate::stub::{TEST_TIMEOUT, eventually, read_message, write_message};
-use crate::support::Live;
+use crate::support::{Ask, Engines, Live, LoggedText, around, built, shown};
+use namewall_dns::{Chain, Step};
+use namewall_dns_firewall::Service;
 use namewall_zones::parse_one;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
@@ -46,9 +48,14 @@ impl Primary {
     }
 
     fn corefile(&self, option: &str) -> String {
-        let hosts = "hosts /no/such/file {\n192.0.2.1 bad.example good.example\n}";
-        format!(".:PORT0 {{\nrpz policy.example from {} {{\n{option}\n}}\n{hosts}\n}}", self.address)
+        corefile(&[self], option)
     }
+}
+
+fn corefile(primaries: &[&Primary], option: &str) -> String {
+    let servers: Vec<String> = primaries.iter().map(|one| one.address.to_string()).collect();
+    let hosts = "hosts /no/such/file {\n192.0.2.1 bad.example good.example\n}";
+    format!(".:PORT0 {{\nrpz policy.example from {} {{\n{option}\n}}\n{hosts}\n}}", servers.join(" "))
 }
 
 fn message(query: &[u8], line: &str) -> Vec<u8> {
@@ -134,4 +141,70 @@ fn a_zone_beyond_its_bounds_is_not_used() {
     let live = Live::start(&primary.corefile("max_records 1"));
     eventually(|| live.told.has("more than 1 records (`max_records`); questions get SERVFAIL"));
     assert_eq!(live.ask("A good.example"), "SERVFAIL");
+}
+
+/// A server that lags behind does not take the place of the one that is ahead.
+#[test]
+fn an_older_zone_does_not_replace_a_newer_one() {
+    let (behind, ahead) = (Primary::start(), Primary::start());
+    ahead.serves("5 1 1 86400", &[BAD_EXAMPLE]);
+    let live = Live::start(&corefile(&[&behind, &ahead], ""));
+    eventually(|| live.ask("A bad.example") == DENIED);
+    behind.serves("4 1 1 86400", &[GOOD_EXAMPLE]);
+    eventually(|| live.told.count("older version, 4; the version here is 5") > 2);
+    assert_eq!(live.ask("A good.example"), GOOD);
+    assert_eq!(live.ask("A bad.example"), DENIED);
+    ahead.serves("6 1 1 86400", &[GOOD_EXAMPLE]);
+    eventually(|| live.ask("A good.example") == DENIED);
+}
+
+/// The answer to a question, of a Corefile that is read again.
+fn answer_of(service: &Service, question: &str) -> String {
+    match service.query(&Ask::from(question).asked()) {
+        Step::Answer(reply) | Step::Reply(reply) => shown(&reply),
+        _ => "something else".to_owned(),
+    }
+}
+
+#[test]
+fn s10_1_a_reload_with_other_options_goes_on_with_the_version_in_memory() {
+    let (primary, other, stranger) = (Primary::start(), Primary::start(), Primary::start());
+    primary.serves("1 3600 3600 86400", &[BAD_EXAMPLE, BAD]);
+    let around = around(&LoggedText::default());
+    let read = |primaries: &[&Primary], option: &str| {
+        built(&corefile(primaries, option).replace("PORT0", "53"), &around, &Engines::none()).unwrap().service
+    };
+    let first = read(&[&primary], "");
+    eventually(|| answer_of(&first, "A bad.example") == DENIED);
+    primary.fails();
+    for (primaries, option) in [
+        (&[&primary, &other][..], ""),
+        (&[&primary], "expired keep"),
+        (&[&primary], "max_records 2"),
+        (&[&primary], "max_bytes 100000"),
+    ] {
+        let again = read(primaries, option);
+        assert_eq!(answer_of(&again, "A bad.example"), DENIED, "{option}");
+        assert_eq!(answer_of(&again, "A good.example"), GOOD, "{option}");
+    }
+    // A version that does not fit, and one of other servers, are not used.
+    assert_eq!(answer_of(&read(&[&primary], "max_records 1"), "A good.example"), "SERVFAIL");
+    assert_eq!(answer_of(&read(&[&primary], "max_bytes 10"), "A good.example"), "SERVFAIL");
+    assert_eq!(answer_of(&read(&[&stranger], ""), "A good.example"), "SERVFAIL");
+}
+
+#[test]
+fn s10_1_a_reload_does_not_prolong_a_zone() {
+    let primary = Primary::start();
+    primary.serves("1 1 1 2", &[BAD_EXAMPLE]);
+    let around = around(&LoggedText::default());
+    let read = |option: &str| {
+        built(&primary.corefile(option).replace("PORT0", "53"), &around, &Engines::none()).unwrap().service
+    };
+    let first = read("");
+    eventually(|| answer_of(&first, "A good.example") == GOOD);
+    primary.fails();
+    eventually(|| answer_of(&first, "A good.example") == "SERVFAIL");
+    assert_eq!(answer_of(&read("max_records 9"), "A good.example"), "SERVFAIL");
+    assert_eq!(answer_of(&read("expired keep"), "A good.example"), GOOD);
 }
