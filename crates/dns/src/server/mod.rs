@@ -24,7 +24,7 @@ mod workers;
 
 pub use counters::Counters;
 pub(crate) use encrypted::upstream::{Target as HttpsTarget, ask_once as ask_over_https};
-pub use encrypted::{EncryptedCounters, EncryptedListen};
+pub use encrypted::{EncryptedCounters, EncryptedListen, NewEncryptedSockets};
 pub use engine::Sockets;
 pub use limits::allow_more_files;
 pub(crate) use random::Random;
@@ -170,17 +170,21 @@ where
         Ok(())
     }
 
+    /// Does what can fail with sockets for new addresses. Nothing changes before [`Server::move_to`].
+    pub fn prepare(&self, sockets: Vec<(Sockets, Listen)>) -> Result<NewSockets, ServerError> {
+        shares(sockets, self.loops.len()).map(NewSockets).map_err(ServerError::Start)
+    }
+
     /// The same at the addresses of the settings: sockets are given for those that are new. At those that stay
     /// nobody notices, and at those that are left whoever asked before gets an answer.
     pub fn move_to(
         &mut self,
         settings: Settings,
         chain: Arc<dyn Chain>,
-        sockets: Vec<(Sockets, Listen)>,
+        NewSockets(sockets): NewSockets,
     ) -> Result<(), ServerError> {
         let addresses: Vec<SocketAddr> = settings.listen.iter().map(|listen| listen.address).collect();
         settings.check(&addresses)?;
-        let sockets = shares(sockets, self.loops.len()).map_err(ServerError::Start)?;
         self.change(&settings, Some(&chain), Some(sockets));
         self.addresses = addresses;
         Ok(())
@@ -220,13 +224,14 @@ where
         }
     }
 
+    /// Does what can fail with sockets for new addresses. Nothing changes before [`Server::serve_encrypted`].
+    pub fn prepare_encrypted(&self, sockets: Vec<TcpListener>) -> Result<NewEncryptedSockets, ServerError> {
+        NewEncryptedSockets::new(sockets, self.crew.threads()).map_err(ServerError::Start)
+    }
+
     /// Serves clients over TLS and HTTPS at these addresses and no others. Sockets are given for those that are new.
-    pub fn serve_encrypted(
-        &mut self,
-        listen: Vec<EncryptedListen>,
-        sockets: Vec<TcpListener>,
-    ) -> Result<(), ServerError> {
-        self.encrypted.serve(listen, sockets, self.crew.threads()).map_err(ServerError::Start)
+    pub fn serve_encrypted(&mut self, listen: Vec<EncryptedListen>, sockets: NewEncryptedSockets) {
+        self.encrypted.serve(listen, sockets);
     }
 
     /// What is counted of connections over TLS and HTTPS.
@@ -286,6 +291,10 @@ impl<L: Learn> Drop for Server<L> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Sockets at new addresses, shared out to the loops.
+#[derive(Debug)]
+pub struct NewSockets(Vec<Vec<(LoopSockets, Listen)>>);
 
 /// What each of so many loops has of sockets.
 fn shares(sockets: Vec<(Sockets, Listen)>, loops: usize) -> io::Result<Vec<Vec<(LoopSockets, Listen)>>> {

@@ -70,7 +70,8 @@ where
         let [tls, https] = sockets.each_ref().map(|socket| socket.local_addr().unwrap());
         let authority = Authority::new();
         let listen = listen(&authority, tls, https);
-        server.serve_encrypted(listen, sockets.into()).unwrap();
+        let sockets = server.prepare_encrypted(sockets.into()).unwrap();
+        server.serve_encrypted(listen, sockets);
         Self { server, authority, tls, https }
     }
 

@@ -5,6 +5,7 @@ use crate::pki::{Authority, Encrypted, handshake, listen};
 use crate::stub::{Client, Recorder, TEST_TIMEOUT, Upstream, answer, eventually, id, on_schedule, query, settings};
 use namewall_dns::Settings;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -112,7 +113,8 @@ fn a_new_certificate_is_shown_to_who_connects_next_and_connections_go_on() {
     let mut before = encrypted.dot();
     let other = Authority::new();
     let next = listen(&other, encrypted.tls, encrypted.https);
-    encrypted.server.serve_encrypted(next, Vec::new()).unwrap();
+    let none = encrypted.server.prepare_encrypted(Vec::new()).unwrap();
+    encrypted.server.serve_encrypted(next, none);
     before.send(&query(1, "a.example"));
     assert!(before.receive().is_some(), "a connection goes on with its certificate");
     let tcp = crate::pki::connection(encrypted.tls, 1);
@@ -129,12 +131,26 @@ fn an_address_that_is_left_accepts_nobody_and_another_is_taken_up() {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let (left, new) = (encrypted.tls, socket.local_addr().unwrap());
     let next = listen(&encrypted.authority, new, encrypted.https);
-    encrypted.server.serve_encrypted(next, vec![socket]).unwrap();
+    let sockets = encrypted.server.prepare_encrypted(vec![socket]).unwrap();
+    encrypted.server.serve_encrypted(next, sockets);
     encrypted.tls = new;
     assert!(encrypted.serves(1));
     before.send(&query(1, "a.example"));
     assert!(before.receive().is_some(), "who came before is served");
     eventually(|| std::net::TcpStream::connect(left).is_err());
+}
+
+#[test]
+fn a_socket_that_cannot_be_served_changes_nothing() {
+    let upstream = giving();
+    let encrypted = Encrypted::start(settings(&[&upstream]));
+    let no_socket = TcpListener::from(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
+    // No other test listens at this address: its port stays free.
+    let sockets = vec![TcpListener::bind("127.0.77.1:0").unwrap(), no_socket];
+    let new = sockets[0].local_addr().unwrap();
+    assert!(encrypted.server.prepare_encrypted(sockets).is_err());
+    assert!(std::net::TcpStream::connect(new).is_err(), "nobody listens there");
+    assert!(encrypted.serves(1));
 }
 
 #[test]

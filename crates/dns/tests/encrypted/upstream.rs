@@ -130,7 +130,8 @@ fn another_upstream_is_asked_if_one_over_https_fails_and_it_is_asked_again_when_
     above.server = Server::start(settings(&[&origin]), plain()).unwrap();
     eventually(|| given(2) == Some(8));
     let sockets = vec![bind_again(above.tls), bind_again(address)];
-    above.server.serve_encrypted(listen, sockets).unwrap();
+    let sockets = above.server.prepare_encrypted(sockets).unwrap();
+    above.server.serve_encrypted(listen, sockets);
     eventually(|| given(3) == Some(7));
 }
 

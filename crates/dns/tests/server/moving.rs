@@ -16,6 +16,7 @@ fn new_sockets() -> (Sockets, Listen) {
 /// Goes on at these addresses, with sockets for those that are new.
 fn move_to(server: &mut Server<LearnNothing>, upstream: &Upstream, at: &[SocketAddr], new: Vec<(Sockets, Listen)>) {
     let settings = Settings { listen: at.iter().copied().map(Listen::from).collect(), ..to(upstream) };
+    let new = server.prepare(new).unwrap();
     server.move_to(settings, Arc::new(Fake::new(|_| forward())), new).unwrap();
 }
 
@@ -101,7 +102,8 @@ fn it_never_goes_where_it_would_ask_itself() {
     let chain = || Arc::new(Fake::new(|_| forward()));
     let why = server.set_with(settings.clone(), chain());
     assert!(matches!(why, Err(ServerError::AsksItself(at)) if at == own), "{why:?}");
-    let why = server.move_to(settings, chain(), Vec::new());
+    let none = server.prepare(Vec::new()).unwrap();
+    let why = server.move_to(settings, chain(), none);
     assert!(matches!(why, Err(ServerError::AsksItself(at)) if at == own), "{why:?}");
     assert!(client(own).ask(&query(1, "a.example")).is_some(), "it goes on as before");
 }

@@ -50,6 +50,30 @@ pub struct EncryptedListen {
     pub config: Arc<ServerConfig>,
 }
 
+/// Sockets that are ready to accept encrypted connections: to serve them cannot fail.
+#[derive(Debug)]
+pub struct NewEncryptedSockets(Vec<NewSocket>);
+
+#[derive(Debug)]
+struct NewSocket {
+    address: SocketAddr,
+    socket: TcpListener,
+    threads: Handle,
+}
+
+impl NewEncryptedSockets {
+    pub(super) fn new(sockets: Vec<StdListener>, threads: &EncryptedThreads) -> io::Result<Self> {
+        let ready = |socket: StdListener| {
+            let (address, threads) = (socket.local_addr()?, threads.handle()?);
+            socket.set_nonblocking(true)?;
+            let _inside = threads.enter();
+            let socket = TcpListener::from_std(socket)?;
+            Ok(NewSocket { address, socket, threads: threads.clone() })
+        };
+        sockets.into_iter().map(ready).collect::<io::Result<_>>().map(Self)
+    }
+}
+
 /// The threads of encrypted connections. They start when they are first needed.
 #[derive(Debug, Default)]
 pub(super) struct EncryptedThreads {
@@ -171,11 +195,8 @@ impl Encrypted {
     pub(super) fn serve(
         &mut self,
         listen: Vec<EncryptedListen>,
-        sockets: Vec<StdListener>,
-        threads: &EncryptedThreads,
-    ) -> io::Result<()> {
-        let mut sockets: Vec<(SocketAddr, StdListener)> =
-            sockets.into_iter().map(|socket| Ok((socket.local_addr()?, socket))).collect::<io::Result<_>>()?;
+        NewEncryptedSockets(mut sockets): NewEncryptedSockets,
+    ) {
         let mut before = std::mem::take(&mut self.listening);
         for EncryptedListen { address, transport, config } in listen {
             let (is_same, served) = (|one: &Listening| one.at.address == address, Served { transport, config });
@@ -184,20 +205,13 @@ impl Encrypted {
                 self.listening.push(known);
                 continue;
             }
-            let Some(at) = sockets.iter().position(|(bound, _)| *bound == address) else { continue };
-            let (_, socket) = sockets.swap_remove(at);
-            socket.set_nonblocking(true)?;
-            let handle = threads.handle()?;
-            let socket = {
-                let _inside = handle.enter();
-                TcpListener::from_std(socket)?
-            };
+            let Some(at) = sockets.iter().position(|one| one.address == address) else { continue };
+            let NewSocket { socket, threads, .. } = sockets.swap_remove(at);
             let at = Arc::new(ListeningAt { address, served: Mutex::new(served) });
-            let accepting = handle.spawn(accept(socket, at.clone(), self.shared.clone())).abort_handle();
+            let accepting = threads.spawn(accept(socket, at.clone(), self.shared.clone())).abort_handle();
             self.listening.push(Listening { at, accepting });
         }
         before.iter().for_each(|gone| gone.accepting.abort());
-        Ok(())
     }
 
     /// Accepts no more connections.

@@ -220,7 +220,8 @@ impl Running {
         }
         encrypted::log(&over_tls, &[]);
         let at = encrypted::addresses(&over_tls);
-        server.serve_encrypted(over_tls, encrypted)?;
+        let encrypted = server.prepare_encrypted(encrypted)?;
+        server.serve_encrypted(over_tls, encrypted);
         let lameduck = lameduck(&endpoints);
         Ok(Self { server, listen, encrypted: at, left: Vec::new(), endpoints: served, lameduck })
     }
@@ -244,6 +245,9 @@ impl Running {
         let settings = settings(&listen, routes, idle_timeout);
         settings.check(&listen)?;
         settings.check(&encrypted)?;
+        let sockets = self.server.prepare(sockets)?;
+        let encrypted_sockets = self.server.prepare_encrypted(encrypted_sockets)?;
+        // The last step that can fail: it changes all endpoints or none.
         self.endpoints.set(&endpoints)?;
         self.lameduck = lameduck(&endpoints);
         service.wait_for_policies(POLICY_PATIENCE);
@@ -251,7 +255,7 @@ impl Running {
         left.iter().for_each(|address| info!(%address, "no longer serving DNS"));
         new.iter().for_each(|address| info!(%address, "serving DNS"));
         encrypted::log(&over_tls, &self.encrypted);
-        self.server.serve_encrypted(over_tls, encrypted_sockets)?;
+        self.server.serve_encrypted(over_tls, encrypted_sockets);
         left.extend(without(&self.encrypted, &encrypted));
         (self.listen, self.encrypted, self.left) = (listen, encrypted, left);
         Ok(())
