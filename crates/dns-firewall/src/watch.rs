@@ -49,7 +49,7 @@ impl Loads {
     }
 
     /// The time of the last load, without failures.
-    pub(crate) fn from_last(&self) -> Self {
+    pub(crate) fn without_failures(&self) -> Self {
         Self { last: AtomicU64::new(self.last()), failures: AtomicU64::new(0) }
     }
 

@@ -130,7 +130,7 @@ impl Follower {
             now: RwLock::new(self.zone()),
             begun: self.begun,
             until: AtomicU64::new(self.until.load(Ordering::Relaxed)),
-            loads: self.loads.from_last(),
+            loads: self.loads.without_failures(),
             ..Self::new(followed)
         }
     }
