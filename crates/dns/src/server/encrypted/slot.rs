@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-/// Answers a client may leave unread before its connection is ended, in bytes.
+/// Answers a client may leave unread over one connection, in bytes. With more, a connection over TLS ends, and a request
+/// over HTTPS gets an error instead of its answer.
 const MOST_UNREAD: usize = 1 << 20;
 /// A connection that has something under way, or does not read it, lasts so many idle times.
 const STUCK: u32 = 6;
