@@ -1,4 +1,4 @@
-//! Requests of DNS over HTTPS: what clients put into a URL or a body, and what is said of the answer.
+//! Requests of DNS over HTTPS: what clients put into a URL or a body, and how long the answer may be cached.
 
 use namewall_dns::doh::{LONGEST, max_age, query_of_get, query_of_post};
 

@@ -32,7 +32,9 @@ pub use lower::{
     API_SERVER_PORT, Described, DescribedService, ENFORCEMENT_ANNOTATION, Endpoints, Lowered, NO_KIND, Resolved,
     Settings, lower, pods,
 };
-pub use manifests::{LoadError, MAX_FILE, Manifests, Reading, Survey, is_blank, load, read, read_text, survey};
+pub use manifests::{
+    LoadError, MAX_FILE, Manifests, Reading, Survey, is_blank, load, load_regular, read, read_text, survey,
+};
 pub use record::Record;
 pub use store::{Key, Listing, Store, StoreVersions};
 pub use stored::{MAX_STORED, Stored, StoredEntry, StoredError, digest};

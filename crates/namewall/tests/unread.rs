@@ -273,3 +273,24 @@ fn s10_2_paths_in_lists_of_a_step_are_honoured() {
         assert_eq!(code(&output), expected, "{apply}: {}{}", text(&output.stdout), text(&output.stderr));
     }
 }
+
+/// A pipe that nobody writes to would be waited for, for ever.
+#[test]
+fn s10_1_a_pipe_that_a_scenario_or_a_folder_names_is_not_waited_for() {
+    let folder = Folder::new("pipe")
+        .with("scenario.yaml", "topology: {manifests: [pipe.yaml]}\nprobes: [\"192.0.2.1 -> 192.0.2.2:80: allow\"]\n")
+        .with(
+            "apply.yaml",
+            "topology: {}\nsteps: [{apply: pipe.yaml}, {probe: [\"192.0.2.1 -> 192.0.2.2:80: allow\"]}]\n",
+        );
+    let pipe = folder.path().join("pipe.yaml");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    for name in ["scenario.yaml", "apply.yaml", ""] {
+        let test = [env!("CARGO_BIN_EXE_namewall"), "test"];
+        let output = Command::new("timeout").arg("60").args(test).arg(folder.path().join(name)).output();
+        let output = output.expect("timeout runs");
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        assert!(output.status.code().is_some_and(|code| code != 124 && code != 0), "`{name}`: {said}");
+        assert!(said.contains("regular file"), "`{name}`: {said}");
+    }
+}

@@ -56,6 +56,10 @@ fn is_scenario(path: &Path) -> io::Result<bool> {
     if !is_yaml && !is_json {
         return Ok(false);
     }
+    // A pipe would be waited for, and a device has no end.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no regular file; only regular files, and links to them, are read"));
+    }
     let text = std::fs::read(path)?;
     let text = String::from_utf8_lossy(&text);
     if has_key(&text, &["topology", "steps", "probes"]) {

@@ -55,7 +55,8 @@ pub(crate) fn load(reader: &Reader<'_>, paths: &[PathBuf]) -> Result<Manifests> 
     if paths.is_empty() {
         return Ok(Manifests::default());
     }
-    namewall_cluster::load(paths).map_err(|source| ScenarioError::Manifests { file: reader.file.to_string(), source })
+    namewall_cluster::load_regular(paths)
+        .map_err(|source| ScenarioError::Manifests { file: reader.file.to_string(), source })
 }
 
 /// `shop: {team: red}`: the labels.

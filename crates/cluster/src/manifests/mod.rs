@@ -56,7 +56,13 @@ pub struct Manifests {
 
 /// Reads files, folders (recursively; `.yaml`, `.yml`, `.json`) and `-`. The first file that cannot be read ends it.
 pub fn load<P: AsRef<Path>>(paths: &[P]) -> Result<Manifests, LoadError> {
-    let (documents, findings) = gather(paths)?;
+    let (documents, findings) = gather(paths, Pipes::Read)?;
+    Ok(Manifests { documents, findings })
+}
+
+/// The same as [`load`] for paths that another file names: pipes are not waited for.
+pub fn load_regular<P: AsRef<Path>>(paths: &[P]) -> Result<Manifests, LoadError> {
+    let (documents, findings) = gather(paths, Pipes::Refuse)?;
     Ok(Manifests { documents, findings })
 }
 
@@ -90,12 +96,12 @@ pub struct Reading {
 /// Loads and lowers at once. The same as [`load`] and [`lower()`](crate::lower()), in a fraction of the memory: a
 /// workload's tree is dropped as soon as the workload is read.
 pub fn read<P: AsRef<Path>>(paths: &[P], settings: &Settings) -> Result<Reading, LoadError> {
-    let (objects, findings) = gather::<Objects>(paths)?;
+    let (objects, findings) = gather::<Objects>(paths, Pipes::Read)?;
     Ok(Reading { lowered: objects.lower(settings), findings })
 }
 
-fn gather<G: Gathered>(paths: &[impl AsRef<Path>]) -> Result<(G, Vec<Finding>), LoadError> {
-    let Texts { texts, mut findings, unread } = Texts::read(paths, Pipes::Read);
+fn gather<G: Gathered>(paths: &[impl AsRef<Path>], pipes: Pipes) -> Result<(G, Vec<Finding>), LoadError> {
+    let Texts { texts, mut findings, unread } = Texts::read(paths, pipes);
     if let Some(error) = unread.into_iter().next() {
         return Err(error);
     }

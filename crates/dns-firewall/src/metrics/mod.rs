@@ -59,7 +59,7 @@ pub(super) struct Metrics {
 /// Panics of any thread since they are counted.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts panics from now on, before they are told of as usual.
+/// Installs a panic hook that counts panics and then calls the hook that was there before.
 pub fn count_panics() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |about| {

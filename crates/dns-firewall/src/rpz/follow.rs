@@ -231,7 +231,7 @@ impl Follower {
     }
 }
 
-/// What is said of triggers that a forwarder cannot ask.
+/// The warning about triggers that a forwarder cannot evaluate (name servers of a domain).
 pub(super) fn not_asked(count: usize) -> String {
     format!(
         "{count} triggers of `rpz-nsdname` or `rpz-nsip` are not supported: a forwarder does not see servers of zones"

@@ -122,7 +122,7 @@ fn names_that_aliases_lead_to_are_judged() {
     let firewall = Firewall::new(&corefile(&[&zone], ""));
     let lines = ["www.example. 60 CNAME bad.example.", "bad.example. 60 A 198.51.100.1"];
     assert_eq!(firewall.exchange("A www.example", &lines), NXDOMAIN);
-    // What is said of the name itself counts before what is said of where it leads.
+    // The policy of the name itself comes before the policy of its alias target.
     let lines = ["fine.example. 60 CNAME bad.example.", "bad.example. 60 A 198.51.100.1"];
     assert_eq!(firewall.exchange("A fine.example", &lines), "pass");
 }

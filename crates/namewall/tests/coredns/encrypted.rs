@@ -31,7 +31,7 @@ fn write_certificate(folder: &Folder, authority: &CertifiedIssuer<'static, KeyPa
     let names = [NAME.to_owned(), "127.0.0.1".to_owned()];
     let certificate = CertificateParams::new(names).unwrap().signed_by(&key, authority).unwrap();
     folder.write("ca.pem", authority.pem());
-    // The certificate is the last one: whoever sees it change finds its key.
+    // The certificate is written last: a server that sees it change finds its key.
     folder.write("key.pem", key.serialize_pem());
     folder.write("cert.pem", certificate.pem());
 }

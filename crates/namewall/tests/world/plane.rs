@@ -1,4 +1,4 @@
-//! What a real API server is told of a cluster before a test begins.
+//! The objects that a real API server has before a test begins.
 
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_testbed::ControlPlane;

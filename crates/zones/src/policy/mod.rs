@@ -1,6 +1,6 @@
 //! Response policy zones (draft-vixie-dnsop-dns-rpz): zones whose records say what clients get instead of answers.
 //! `trigger` reads what a record is about from its owner, `prefixes` finds networks, `zone` has all records in little
-//! memory and finds what is said of a name or an address, and `incoming` takes up zone transfers.
+//! memory and finds the policy of a name or an address, and `incoming` reads zone transfers.
 //!
 //! What of a policy zone is not understood is refused, or counted where it cannot concern a forwarder: a policy that
 //! is left out in silence would let pass what its author denies.

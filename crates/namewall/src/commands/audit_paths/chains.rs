@@ -1,7 +1,7 @@
 //! Services that lead to Services: an endpoint of one is an address of another,
-//! or its node port. The client's own node translates the first; whoever gets
-//! the connection next translates the second, and does not surely know the
-//! client (S1.11). So the first step is judged as the client's, and all others
+//! or its node port. The client's own node translates the first. The node that
+//! gets the connection next translates the second, and may not know the client
+//! (S1.11). So the first step is judged as the client's, and all others
 //! like connections from outside. A chain is open if every step is.
 
 use super::attack::Attempt;
