@@ -222,7 +222,7 @@ impl<'a> Judge<'a> {
         let translated = connection.asked != connection.destination;
         // What was translated elsewhere was judged there.
         let hop = self.program.hop_at(&from, asked, asked_port);
-        let hop = hop.filter(|hop| translated && Some(hop.node) == self.node);
+        let hop = hop.filter(|hop| translated && hop.node == self.node);
         let flow = Flow {
             from,
             hop,

@@ -122,6 +122,7 @@ fn guard<D: Dataplane>(state: &State<D>) -> Value {
         })),
         "unfilteredBridges": guarded.bridges.unfiltered,
         "wrongSource": drops.map(|drops| drops.wrong_source.packets),
+        "sourceRoutes": drops.map(|drops| drops.source_routes.packets),
         "keptFromPods": drops.map(|drops| drops.groups.packets),
         "intoTunnels": drops.map(|drops| drops.tunnels.packets),
     })

@@ -119,6 +119,7 @@ impl Reading {
         let mut drops = to.family(&metric::GUARD_DROPS)?;
         if let Some(dropped) = self.guard_drops {
             drops.sample(&["wrong_source"], dropped.wrong_source.packets)?;
+            drops.sample(&["source_route"], dropped.source_routes.packets)?;
             drops.sample(&["group"], dropped.groups.packets)?;
             drops.sample(&["tunnel"], dropped.tunnels.packets)?;
         }

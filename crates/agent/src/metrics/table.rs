@@ -13,7 +13,7 @@ const REASON: Label = Label::one_of("reason", &REASONS);
 const RCODE: Label = Label::open("rcode", "a response code, like `NXDOMAIN`; there are 16");
 const REFUSED: Label = Label::one_of("reason", &["malformed", "stranger", "over_limit", "evicted"]);
 const STATE: Label = Label::one_of("state", &["up", "down"]);
-const GUARD_REASON: Label = Label::one_of("reason", &["wrong_source", "group", "tunnel"]);
+const GUARD_REASON: Label = Label::one_of("reason", &["wrong_source", "source_route", "group", "tunnel"]);
 const MODE: Label = Label::one_of("mode", &["enforced", "audited"]);
 
 pub(super) const SEVERITIES: [&str; 3] = ["hint", "warning", "error"];
@@ -176,8 +176,9 @@ pub(super) const RUNTIME_SILENT: Metric = Metric::gauge(
 );
 pub(super) const GUARD_DROPS: Metric = Metric::counter(
     "namewall_guard_dropped_packets_total",
-    "Packets that the guard of pods' interfaces has dropped: with a source that is not the pod's, broadcast and \
-     multicast of other pods for a pod with ingress policies, or to a tunnel of a node.",
+    "Packets that the guard of pods' interfaces has dropped: with a source that is not the pod's, with IPv4 \
+     options or an IPv6 routing header, broadcast and multicast of other pods for a pod with ingress policies, or to a \
+     tunnel of a node.",
 )
 .by(&[GUARD_REASON]);
 pub(super) const SECOND: Metric = Metric::gauge(

@@ -5,6 +5,7 @@
 //! ```text
 //! frame from a pod ─► netdev ingress of its interface: sender, source address, ARP, neighbour discovery
 //!                     not the pod's, or with a VLAN tag: counted and dropped
+//!                     IPv4 options, IPv6 routing headers: the same, since they can name further hops
 //!                  ─► bridge or routing ─► inet forward, input: policies
 //! frame between two ports of a bridge ─► bridge forward: broadcast and multicast for pods with ingress policies
 //! ```
@@ -18,7 +19,7 @@
 mod render;
 mod shared;
 
-pub(crate) use render::{FOR_A_GROUP, WRONG_SOURCE, frames, groups, sent_frames};
+pub(crate) use render::{FOR_A_GROUP, SOURCE_ROUTE, WRONG_SOURCE, frames, groups, sent_frames};
 
 use crate::Count;
 use crate::netlink::bridges::Bridges;
@@ -126,6 +127,8 @@ pub struct Guard<'a> {
 pub struct GuardDrops {
     /// Frames with a source that is not the pod's.
     pub wrong_source: Count,
+    /// Packets that may name further hops, by IPv4 options or an IPv6 routing header.
+    pub source_routes: Count,
     /// Broadcast and multicast that was kept from pods with ingress policies.
     pub groups: Count,
     /// Packets that pods, or others through a Service, have sent into the tunnels of nodes.

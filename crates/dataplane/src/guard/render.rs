@@ -12,6 +12,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The chain that a frame with a wrong source ends in, and what is logged of it.
 pub(crate) const WRONG_SOURCE: &str = "wrong-source";
 const WHY: &str = "its source is not the pod's at that interface";
+/// The chain that a packet ends in whose header may name further hops, and what is logged of it. Policies judge a packet
+/// by the destination in its header, and such a packet goes on from there.
+pub(crate) const SOURCE_ROUTE: &str = "source-route";
+const FURTHER_HOPS: &str = "it has IPv4 options or an IPv6 routing header, which can name further hops";
+/// The length of an IPv4 header without options, in words of four bytes.
+const PLAIN: u8 = 5;
+const LONGEST: u8 = 15;
 /// Before whoever else looks at frames there.
 const PRIORITY: i32 = -300;
 
@@ -67,9 +74,11 @@ fn table_of(
     rules: impl Fn(&PodInterface) -> Vec<Rule>,
 ) -> Table {
     let mut table = Table::default();
-    let limit = Test::AtMost { a_second: LOG_RATE, burst: LOG_BURST };
-    let log = Rule::new([limit], Do::Log { group: log_group, prefix: format!("{DENY}{WHY}") });
-    table.chains.insert(WRONG_SOURCE.to_owned(), Chain { hook: None, rules: vec![log, drops()], comment: None });
+    for (chain, why) in [(WRONG_SOURCE, WHY), (SOURCE_ROUTE, FURTHER_HOPS)] {
+        let limit = Test::AtMost { a_second: LOG_RATE, burst: LOG_BURST };
+        let log = Rule::new([limit], Do::Log { group: log_group, prefix: format!("{DENY}{why}") });
+        table.chains.insert(chain.to_owned(), Chain { hook: None, rules: vec![log, drops()], comment: None });
+    }
     for interface in interfaces {
         let hook = Hook {
             point: if at == FrameAt::Sent { Point::Egress } else { Point::Ingress },
@@ -123,14 +132,22 @@ impl Sender<'_> {
         blocks.filter(move |(block, _)| block.address().is_ipv4() == is_v4)
     }
 
+    /// Only headers without options pass, and those that have a Router Alert and nothing else, as IGMP does. Nearly all
+    /// packets are accepted by the first rule.
     fn ipv4(&self) -> Vec<Rule> {
         let carries = || self.carries(EtherType::Ipv4);
-        let mut rules: Vec<Rule> = self.addresses_v4().map(|own| accept([carries(), from(own)])).collect();
-        rules.push(accept([carries(), Test::Frame(FrameTest::DhcpRequest)]));
+        let plain = || header_length(PLAIN, PLAIN);
+        let mut rules: Vec<Rule> = self.addresses_v4().map(|own| accept([carries(), plain(), from(own)])).collect();
+        rules.push(accept([carries(), plain(), Test::Frame(FrameTest::DhcpRequest)]));
         for (_, except) in self.blocks(true) {
             rules.extend(except.iter().map(|&other| wrong_source([carries(), from(other)])));
         }
-        rules.extend(self.blocks(true).map(|(block, _)| accept([carries(), from_block(block)])));
+        rules.extend(self.blocks(true).map(|(block, _)| accept([carries(), plain(), from_block(block)])));
+        rules.extend(self.addresses_v4().map(|own| {
+            let alert = Test::Frame(FrameTest::RouterAlert(true));
+            accept([carries(), header_length(PLAIN + 1, PLAIN + 1), alert, from(own)])
+        }));
+        rules.push(source_route([carries(), header_length(PLAIN + 1, LONGEST)]));
         rules
     }
 
@@ -153,7 +170,7 @@ impl Sender<'_> {
         let hops = |limit: u8| Test::Frame(FrameTest::HopLimit(limit));
         let icmp = || Test::Protocol(ICMPV6);
         let nobody = || from(Ipv6Addr::UNSPECIFIED);
-        let mut rules = Vec::new();
+        let mut rules = vec![source_route([carries(), Test::Frame(FrameTest::RoutingHeader)])];
         for (_, except) in self.blocks(false) {
             rules.extend(except.iter().map(|&other| wrong_source([carries(), from(other)])));
         }
@@ -275,6 +292,26 @@ pub(super) fn from_block(block: Cidr) -> Test {
     Test::Frame(FrameTest::FromBlock { block: block.address(), bits: block.prefix() })
 }
 
+/// The header of an IPv4 packet is so many words long.
+fn header_length(low: u8, high: u8) -> Test {
+    Test::Frame(FrameTest::HeaderLength { low, high })
+}
+
+/// Packets that may name further hops, for interfaces of pods that are not known. A packet whose only option is a
+/// Router Alert goes on.
+pub(super) fn further_hops(carries: impl Fn(EtherType) -> Test) -> [Rule; 3] {
+    let no_alert = Test::Frame(FrameTest::RouterAlert(false));
+    [
+        source_route([carries(EtherType::Ipv4), header_length(PLAIN + 2, LONGEST)]),
+        source_route([carries(EtherType::Ipv4), header_length(PLAIN + 1, PLAIN + 1), no_alert]),
+        source_route([carries(EtherType::Ipv6), Test::Frame(FrameTest::RoutingHeader)]),
+    ]
+}
+
+fn source_route<const N: usize>(tests: [Test; N]) -> Rule {
+    Rule::new(tests, Do::Goto(SOURCE_ROUTE.to_owned()))
+}
+
 pub(super) fn accept<const N: usize>(tests: [Test; N]) -> Rule {
     Rule::new(tests, Do::Accept)
 }
@@ -323,8 +360,11 @@ mod tests {
               chain pod/veth1 {
                 comment "what the pod at interface 7 may send"
                 type filter hook ingress device "veth1" priority -300; policy drop;
-                ether saddr 0a:58:0a:f4:01:05 ether type ip ip saddr 10.244.1.5 accept
-                ether saddr 0a:58:0a:f4:01:05 ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip ip hdrlength 5 ip saddr 10.244.1.5 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip ip hdrlength 5 ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip ip hdrlength 6 ip option ra exists ip saddr 10.244.1.5 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip ip hdrlength 6-15 goto source-route
+                ether saddr 0a:58:0a:f4:01:05 ether type ip6 exthdr rt exists goto source-route
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto != 58 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto 58 icmpv6 type 136 icmpv6 taddr fd00::5 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 ip6 saddr fd00::5 meta l4proto 58 icmpv6 type 136 icmpv6 taddr fe80::858:aff:fef4:105 accept
@@ -342,6 +382,11 @@ mod tests {
                 ether saddr 0a:58:0a:f4:01:05 ether type arp arp saddr ether 0a:58:0a:f4:01:05 arp saddr ip 10.244.1.5 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type arp arp operation request arp saddr ether 0a:58:0a:f4:01:05 arp saddr ip 0.0.0.0 accept
                 goto wrong-source
+              }
+
+              chain source-route {
+                limit rate 10/second burst 20 packets log prefix "namewall deny: it has IPv4 options or an IPv6 routing header, which can name further hops" group 53
+                counter drop
               }
 
               chain wrong-source {
@@ -367,8 +412,11 @@ mod tests {
               chain pod/veth1 {
                 comment "what the pod at interface 7 may send"
                 type filter hook ingress device "veth1" priority -300; policy drop;
-                ether type ip ip saddr 10.244.1.5 accept
-                ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
+                ether type ip ip hdrlength 5 ip saddr 10.244.1.5 accept
+                ether type ip ip hdrlength 5 ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
+                ether type ip ip hdrlength 6 ip option ra exists ip saddr 10.244.1.5 accept
+                ether type ip ip hdrlength 6-15 goto source-route
+                ether type ip6 exthdr rt exists goto source-route
                 ether type ip6 meta l4proto 58 icmpv6 type 134 goto wrong-source
                 ether type ip6 meta l4proto 58 icmpv6 type 136-137 goto wrong-source
                 ether type ip6 ip6 saddr :: ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133 accept
@@ -376,6 +424,11 @@ mod tests {
                 ether type arp arp saddr ip 10.244.1.5 accept
                 ether type arp arp operation request arp saddr ip 0.0.0.0 accept
                 goto wrong-source
+              }
+
+              chain source-route {
+                limit rate 10/second burst 20 packets log prefix "namewall deny: it has IPv4 options or an IPv6 routing header, which can name further hops" group 53
+                counter drop
               }
 
               chain wrong-source {
@@ -405,9 +458,10 @@ mod tests {
         let new: Vec<&str> =
             with.lines().map(str::trim).filter(|line| !plain.iter().any(|known| known.trim() == *line)).collect();
         expect![[r#"
-            ether type ip ip saddr 192.0.2.7 accept
+            ether type ip ip hdrlength 5 ip saddr 192.0.2.7 accept
             ether type ip ip saddr 10.8.0.9 goto wrong-source
-            ether type ip ip saddr 10.8.0.0/16 accept
+            ether type ip ip hdrlength 5 ip saddr 10.8.0.0/16 accept
+            ether type ip ip hdrlength 6 ip option ra exists ip saddr 192.0.2.7 accept
             ether type ip6 ip6 saddr fd08::9 goto wrong-source
             ether type ip6 ip6 saddr fd08::/64 meta l4proto != 58 accept
             ether type ip6 ip6 saddr fd08::/64 meta l4proto 58 icmpv6 type 133-137 goto wrong-source

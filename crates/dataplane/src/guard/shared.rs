@@ -8,12 +8,13 @@
 //! - link-local sources, but for neighbour discovery, multicast listener
 //!   reports and DHCPv6 (S1.10), and the unspecified source likewise;
 //! - router advertisements and redirects;
+//! - packets whose header may name further hops: IPv4 options, IPv6 routing headers;
 //! - frames with VLAN tags, which the hooks of IP packets do not see, and
 //!   frames that carry neither IP nor ARP.
 
 use super::render::{
     FROM_THIS_LINK, LISTENER_DONE, LISTENER_REPORT, NEIGHBOUR_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, REDIRECT,
-    ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION, accept, from, from_block, wrong_source,
+    ROUTER_ADVERTISEMENT, ROUTER_SOLICITATION, accept, from, from_block, further_hops, wrong_source,
 };
 use super::{Guard, PodInterface};
 use crate::nft::rule::{EtherType, FrameAt, FrameTest, ICMPV6, Rule, Test, UDP};
@@ -59,7 +60,8 @@ pub(super) fn declare(table: &mut Table, guard: &Guard<'_>) {
 
 /// What such an interface may send.
 pub(super) fn rules(interface: &PodInterface) -> Vec<Rule> {
-    let mut rules = ipv4();
+    let mut rules = further_hops(carries).to_vec();
+    rules.extend(ipv4());
     rules.extend(sources(interface, Version::V4));
     rules.extend(ipv6());
     rules.extend(sources(interface, Version::V6));
@@ -157,6 +159,9 @@ mod tests {
         let chain = &table.chains["pod/veth1"];
         let text: String = chain.rules.iter().map(|rule| format!("{rule}\n")).collect();
         expect![[r#"
+            ether type ip ip hdrlength 7-15 goto source-route
+            ether type ip ip hdrlength 6 ip option ra missing goto source-route
+            ether type ip6 exthdr rt exists goto source-route
             ether type ip ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
             ether type ip ip saddr 0.0.0.0 goto wrong-source
             ether type ip ip saddr 169.254.0.0/16 goto wrong-source

@@ -28,6 +28,11 @@ pub(crate) enum Expression {
         key: u32,
         original: bool,
     },
+    /// Loads 1 if the packet has this option or extension header, else 0.
+    Present {
+        into: u32,
+        what: Extension,
+    },
     /// Keeps the bits of `mask`, then turns those of `flip` over.
     Bitwise {
         register: u32,
@@ -95,6 +100,28 @@ pub(crate) enum Expression {
     Unknown(String),
 }
 
+/// Parts of IP headers that not every packet has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Extension {
+    /// The IPv4 option by which routers look at a packet that is not for them.
+    RouterAlert,
+    /// The IPv6 header that names further hops.
+    Routing,
+}
+
+impl Extension {
+    /// The kernel's numbers: of the option or header, and of what it is a part of.
+    fn numbers(self) -> (u8, u32) {
+        match self {
+            Self::RouterAlert => (148, 2),
+            Self::Routing => (43, 0),
+        }
+    }
+}
+
+/// The flag of `exthdr` that asks only whether there is one.
+const IS_PRESENT: u32 = 1;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Base {
     Link = 0,
@@ -146,6 +173,7 @@ impl Expression {
             Self::Payload { .. } => "payload",
             Self::Meta { .. } => "meta",
             Self::Conntrack { .. } => "ct",
+            Self::Present { .. } => "exthdr",
             Self::Bitwise { .. } => "bitwise",
             Self::Compare { .. } => "cmp",
             Self::Range { .. } => "range",
@@ -181,6 +209,15 @@ impl Expression {
                 if *original {
                     out.bytes(3, &[0]);
                 }
+            }
+            Self::Present { into, what } => {
+                let (number, part_of) = what.numbers();
+                out.u32(1, *into);
+                out.bytes(2, &[number]);
+                out.u32(3, 0);
+                out.u32(4, 1);
+                out.u32(5, IS_PRESENT);
+                out.u32(6, part_of);
             }
             Self::Bitwise { register, mask, flip } => {
                 out.u32(1, *register);
@@ -279,6 +316,11 @@ impl Expression {
                     Some(_) => return None,
                 },
             },
+            "exthdr" if of.u32(5) == Some(IS_PRESENT) => {
+                let numbers = (*of.get(2)?.first()?, of.u32(6).unwrap_or(0));
+                let all = [Extension::RouterAlert, Extension::Routing];
+                Self::Present { into: register(1)?, what: all.into_iter().find(|one| one.numbers() == numbers)? }
+            }
             "bitwise" => {
                 let (mask, flip) = (value(4)?, value(5)?);
                 let in_place = register(1) == register(2);
@@ -371,6 +413,8 @@ mod tests {
             Expression::Meta { into: FIRST, key: meta::MARK },
             Expression::Conntrack { into: FIRST, key: conntrack::STATE, original: false },
             Expression::Conntrack { into: FIRST + 2, key: conntrack::PORT, original: true },
+            Expression::Present { into: FIRST, what: Extension::RouterAlert },
+            Expression::Present { into: FIRST, what: Extension::Routing },
             Expression::Bitwise { register: FIRST, mask, flip },
             Expression::Compare { register: FIRST, equal: true, to: vec![6] },
             Expression::Compare { register: FIRST, equal: false, to: vec![0; 4] },

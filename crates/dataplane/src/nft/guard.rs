@@ -114,6 +114,7 @@ impl Nft {
         let mut drops = GuardDrops::default();
         let chains = [
             (TableFamily::Netdev, guard::WRONG_SOURCE, &mut drops.wrong_source),
+            (TableFamily::Netdev, guard::SOURCE_ROUTE, &mut drops.source_routes),
             (TableFamily::Bridge, guard::FOR_A_GROUP, &mut drops.groups),
             (TableFamily::Inet, TUNNELS_REFUSE, &mut drops.tunnels),
         ];

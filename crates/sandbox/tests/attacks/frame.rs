@@ -66,9 +66,25 @@ fn ipv4(from: Ipv4Addr, to: Ipv4Addr, datagram: &[u8]) -> Vec<u8> {
     header.extend_from_slice(&[0, 0, 0, 0, 64, UDP, 0, 0]);
     header.extend_from_slice(&from.octets());
     header.extend_from_slice(&to.octets());
-    let sum = checksum(&[&header]);
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    sum_header(&mut header);
     [&header, datagram].concat()
+}
+
+/// The same IPv4 packet with options, whose length is a multiple of four bytes.
+pub(crate) fn with_options(mut packet: Vec<u8>, options: &[u8]) -> Vec<u8> {
+    let words = options.len() / 4;
+    let length = u16::from_be_bytes([packet[2], packet[3]]) + options.len() as u16;
+    packet[0] += words as u8;
+    packet[2..4].copy_from_slice(&length.to_be_bytes());
+    packet.splice(20..20, options.iter().copied());
+    sum_header(&mut packet[..20 + words * 4]);
+    packet
+}
+
+fn sum_header(header: &mut [u8]) {
+    header[10..12].fill(0);
+    let sum = checksum(&[header]);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
 struct Header {

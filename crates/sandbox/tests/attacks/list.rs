@@ -2,7 +2,7 @@
 
 use crate::frame::{
     ADVERTISEMENT, ARP, Arp, BROADCAST, Ends, IPV6, Mac, Neighbour, PROVIDER_VLAN, REDIRECT, ROUTER_ADVERTISEMENT,
-    SOLICITATION, VLAN, frame, group_mac, kind_of, udp,
+    SOLICITATION, VLAN, frame, group_mac, kind_of, udp, with_options,
 };
 use crate::world::{
     ATTACKER, Ear, FREE, FRIEND, FRIENDS_PORT, Host, LOOPBACK_NODE_PORT, NODE, OPEN, PORT, SERVER, UNUSED, VICTIM,
@@ -57,6 +57,7 @@ impl<'a> Arsenal<'a> {
         self.connections_of_others();
         self.groups_for_the_node();
         self.loopback();
+        self.further_hops();
         if self.world.wiring == Wiring::Bridged {
             self.link_local();
             self.tags();
@@ -71,6 +72,7 @@ impl<'a> Arsenal<'a> {
     pub(crate) fn of_unknown(mut self) -> Vec<Attack> {
         self.groups_for_the_node();
         self.loopback();
+        self.further_hops();
         self.link_local();
         self.link_local_v4();
         self.tags();
@@ -211,6 +213,33 @@ impl<'a> Arsenal<'a> {
                 };
                 self.add_udp(name, Path { from, to: hop, ear: Ear::Node }, datagram);
             }
+        }
+    }
+
+    /// Packets for the node, which this pod may reach, with an option that sends them on to a pod that it may not.
+    fn further_hops(&mut self) {
+        const LOOSE: u8 = 131;
+        const STRICT: u8 = 137;
+        const NOTHING: u8 = 1;
+        const END: u8 = 0;
+        let [a, b, c, d] = VICTIM.v4.octets();
+        let [e, f, g, h] = NODE.v4.octets();
+        let ways: [(&str, &[u8]); 5] = [
+            ("a loose source route", &[LOOSE, 7, 4, a, b, c, d, END]),
+            ("a strict source route", &[STRICT, 7, 4, a, b, c, d, END]),
+            ("a source route that has been used in part", &[LOOSE, 11, 8, e, f, g, h, a, b, c, d, END]),
+            ("a source route behind an option without a meaning", &[NOTHING, LOOSE, 7, 4, a, b, c, d]),
+            ("a source route behind a Router Alert", &[148, 4, 0, 0, LOOSE, 7, 4, a, b, c, d, END]),
+        ];
+        let ends = Ends { from: self.world.mac(FREE), to: self.world.hop_of(FREE) };
+        // By a strict one, the next hop must be on a network of the node's.
+        let is_bridged = self.world.wiring == Wiring::Bridged;
+        for (what, options) in ways.into_iter().filter(|(_, options)| is_bridged || options[0] != STRICT) {
+            let name = format!("by {what} from {} to {}", FREE.name, VICTIM.name);
+            self.add(name, Parties { from: FREE, ear: Ear::Victim }, |nonce| {
+                let packet = udp(at(FREE.v4, 7), at(NODE.v4, PORT), nonce);
+                frame(ends, &[], kind_of(NODE.v4.into()), &with_options(packet, options))
+            });
         }
     }
 

@@ -205,6 +205,7 @@ impl World {
         };
         let mut world = Self { held, wiring, ears: Vec::new(), connected: Vec::new() };
         world.serve_on_loopback();
+        world.follow_source_routes();
         world.listen();
         world
     }
@@ -238,6 +239,14 @@ impl World {
                  add rule ip loopback node-ports ip daddr 127.0.0.0/8 udp dport {LOOPBACK_NODE_PORT} dnat to 127.0.0.2:{PORT}"
             ),
         );
+    }
+
+    /// Kernels do not follow source routes by default, and some administrators let them.
+    fn follow_source_routes(&self) {
+        for host in [NODE, VICTIM] {
+            let allow = || std::fs::write("/proc/sys/net/ipv4/conf/all/accept_source_route", "1");
+            self.namespace(host).enter(allow).expect("in its namespace").expect("the setting can be written");
+        }
     }
 
     fn listen(&mut self) {
@@ -305,6 +314,14 @@ impl World {
 
     pub(crate) fn mac(&self, host: Host) -> Mac {
         mac_in(self.namespace(host), if host.name == "n1" { "cni0" } else { "eth0" })
+    }
+
+    /// The hardware address of the node, as a pod sees it.
+    pub(crate) fn hop_of(&self, pod: Host) -> Mac {
+        match self.wiring {
+            Wiring::Routed => self.mac(pod),
+            Wiring::Bridged => self.mac(NODE),
+        }
     }
 
     /// Where frames go that are not for a neighbour.

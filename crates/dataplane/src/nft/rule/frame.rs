@@ -1,7 +1,7 @@
 //! Tests of a frame: for tables that see what an interface receives, before
 //! anything is known of it but its bytes.
 
-use crate::nft::expression::{Base, Expression, FIRST, meta};
+use crate::nft::expression::{Base, Expression, Extension, FIRST, meta};
 use crate::nft::set::Version;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -84,6 +84,15 @@ pub enum FrameTest {
         high: u8,
     },
     HopLimit(u8),
+    /// The length of an IPv4 header, in words of four bytes. It is 5 without options.
+    HeaderLength {
+        low: u8,
+        high: u8,
+    },
+    /// Whether an IPv4 header has the option Router Alert. Options that the kernel cannot read count as none.
+    RouterAlert(bool),
+    /// An IPv6 packet has a header that names further hops.
+    RoutingHeader,
     /// The address that neighbour discovery is about. Needs a test of the message's type before it.
     Target(Ipv6Addr),
     /// The kernel has routed the packet, so that it has passed the hooks of IP packets. What a packet socket sends has
@@ -107,6 +116,12 @@ const NO_CLASS: [u8; 4] = [0xff; 4];
 fn bytes_are(base: Base, offset: u32, to: Vec<u8>, out: &mut Vec<Expression>) {
     out.push(Expression::Payload { into: FIRST, base, offset, length: to.len() as u32 });
     out.push(Expression::Compare { register: FIRST, equal: true, to });
+}
+
+/// Tests whether the packet has this option or extension header.
+fn has(what: Extension, is_there: bool, out: &mut Vec<Expression>) {
+    out.push(Expression::Present { into: FIRST, what });
+    out.push(Expression::Compare { register: FIRST, equal: true, to: vec![u8::from(is_there)] });
 }
 
 /// Loads an address of the packet and compares the bits that count.
@@ -192,6 +207,13 @@ impl FrameTest {
                 out.push(super::encode::between(vec![*low], vec![*high]));
             }
             Self::HopLimit(limit) => bytes_are(Base::Network, 7, vec![*limit], out),
+            Self::HeaderLength { low, high } => {
+                out.push(Expression::Payload { into: FIRST, base: Base::Network, offset: 0, length: 1 });
+                out.push(Expression::Bitwise { register: FIRST, mask: vec![0x0f], flip: vec![0] });
+                out.push(super::encode::between(vec![*low], vec![*high]));
+            }
+            Self::RouterAlert(is_there) => has(Extension::RouterAlert, *is_there, out),
+            Self::RoutingHeader => has(Extension::Routing, true, out),
             Self::Target(target) => bytes_are(Base::Transport, 8, target.octets().to_vec(), out),
             // The class of a route can be read only where there is a route. Which class it is does not matter.
             Self::Routed => {
@@ -244,6 +266,11 @@ impl fmt::Display for FrameTest {
             Self::Icmpv6 { low, high } if low == high => write!(f, "icmpv6 type {low}"),
             Self::Icmpv6 { low, high } => write!(f, "icmpv6 type {low}-{high}"),
             Self::HopLimit(limit) => write!(f, "ip6 hoplimit {limit}"),
+            Self::HeaderLength { low, high } if low == high => write!(f, "ip hdrlength {low}"),
+            Self::HeaderLength { low, high } => write!(f, "ip hdrlength {low}-{high}"),
+            Self::RouterAlert(true) => f.write_str("ip option ra exists"),
+            Self::RouterAlert(false) => f.write_str("ip option ra missing"),
+            Self::RoutingHeader => f.write_str("exthdr rt exists"),
             Self::Target(target) => write!(f, "icmpv6 taddr {target}"),
             Self::Routed => f.write_str("meta rtclassid != 4294967295"),
         }

@@ -15,6 +15,11 @@ const UNUSED_GROUP: u16 = u16::MAX;
 /// How bridges begin that pods are at. Another's may have containers that are no pods.
 const POD_BRIDGES: [&str; 3] = ["cni", "cbr", "kube-bridge"];
 
+/// With these on, the kernel sends a packet on to hops that its sender has named. Each counts only if it is on for all
+/// interfaces.
+const SOURCE_ROUTES: [&str; 3] =
+    ["net/ipv4/conf/all/accept_source_route", "net/ipv6/conf/all/seg6_enabled", "net/ipv6/conf/all/rpl_seg_enabled"];
+
 pub(super) fn look() -> Vec<Check> {
     let mut checks = vec![nftables()];
     // Without rights everything else fails too, and says nothing.
@@ -22,6 +27,7 @@ pub(super) fn look() -> Vec<Check> {
         checks.extend([connections(), denials()]);
     }
     checks.push(forwarding(&setting("net/ipv4/ip_forward")));
+    checks.push(source_routes(SOURCE_ROUTES.map(|path| (path, setting(path)))));
     let bridges = bridges(Path::new("/sys/class/net"));
     checks.push(bridged(
         &bridges,
@@ -110,6 +116,20 @@ fn forwarding(set: &Option<String>) -> Check {
         ),
         Some(_) => Check::good("forwarding", "is on"),
     }
+}
+
+/// The guard drops such packets of pods. Nothing judges where those of other hosts go on to.
+fn source_routes(settings: [(&str, Option<String>); 3]) -> Check {
+    let on = settings.iter().filter(|(_, value)| value.as_deref().is_some_and(|value| value != "0"));
+    let on: Vec<String> = on.map(|(path, _)| path.replace('/', ".")).collect();
+    if on.is_empty() {
+        return Check::good("source routes", "are not followed");
+    }
+    Check::hint(
+        "source routes",
+        format!("{} on: a host outside can send packets on to pods, past their ingress policies", on.join(", ")),
+        format!("sysctl -w {}", on.iter().map(|name| format!("{name}=0")).collect::<Vec<_>>().join(" ")),
+    )
 }
 
 /// Whether the container runtime asks us before a pod starts.
@@ -206,6 +226,19 @@ mod tests {
             .expect("a file");
         assert_eq!(plugin(&folders).state, State::Good);
         std::fs::remove_dir_all(&root).expect("it is removed");
+    }
+
+    #[test]
+    fn source_routes_that_are_followed_are_told_of() {
+        let check = |values: [Option<&str>; 3]| {
+            let mut values = values.into_iter();
+            source_routes(SOURCE_ROUTES.map(|path| (path, values.next().flatten().map(str::to_owned))))
+        };
+        assert_eq!(check([Some("0"), Some("0"), None]).state, State::Good);
+        let found = check([Some("1"), Some("0"), Some("1")]);
+        assert_eq!(found.state, State::Hint);
+        let advice = found.advice.expect("advice");
+        assert_eq!(advice, "sysctl -w net.ipv4.conf.all.accept_source_route=0 net.ipv6.conf.all.rpl_seg_enabled=0");
     }
 
     #[test]

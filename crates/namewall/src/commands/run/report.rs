@@ -140,6 +140,10 @@ const LISTED: usize = 5;
 fn print_guard(out: &mut impl Write, guard: &Value) -> Result<()> {
     let (interfaces, wrong) = (&guard["interfaces"], guard["wrongSource"].as_u64().unwrap_or(0));
     writeln!(out, "guard     {interfaces} interfaces of pods, {wrong} packets with a source that is not the pod's")?;
+    let routed = count(&guard["sourceRoutes"]);
+    if routed > 0 {
+        writeln!(out, "          {routed} packets with IPv4 options or an IPv6 routing header were dropped")?;
+    }
     let tunnels = texts(&guard["closedTunnels"]);
     if !tunnels.is_empty() {
         let packets = guard["intoTunnels"].as_u64().unwrap_or(0);
