@@ -133,6 +133,24 @@ fn s10_2_a_file_without_an_object_is_told_of() {
 }
 
 #[test]
+fn s10_2_bytes_that_are_no_text_are_told_of() {
+    let folder = Folder::new("bytes");
+    let object = |text: &[u8]| {
+        let head =
+            b"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata:\n  name: one\n  namespace: shop\n";
+        [&head[..], b"  annotations: {note: '", text, b"'}\nspec: {podSelector: {}}\n"].concat()
+    };
+    for (name, text) in [("a.yaml", object(b"caf\xe9")), ("b.yaml", object("café".as_bytes()))] {
+        std::fs::write(folder.0.join(name), text).expect("a file");
+    }
+    let loaded = namewall_cluster::load(&[&folder.0]).expect("they can be read");
+    assert_eq!(loaded.documents.len(), 2);
+    let [finding] = &loaded.findings[..] else { panic!("{:?}", loaded.findings) };
+    let source = finding.source.as_ref().expect("its place");
+    assert_eq!((finding.code, source.line, source.file.ends_with("a.yaml")), ("not-utf8", 6, true));
+}
+
+#[test]
 fn a_template_is_called_one_and_a_binary_file_is_not() {
     let folder = Folder::new("template");
     let path = folder.0.join("a.yaml");

@@ -324,7 +324,9 @@ pub(crate) struct Leases {
 
 #[derive(Clone, Copy, ValueEnum, Debug, PartialEq, Eq)]
 pub(crate) enum Expect {
+    #[value(alias = "allowed")]
     Allow,
+    #[value(alias = "denied")]
     Deny,
     Depends,
 }

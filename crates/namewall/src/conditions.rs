@@ -38,6 +38,7 @@ fn condition_json(condition: &Described) -> Value {
             "sourceNat".into()
         }
         Unknown::LoadBalancer => "loadBalancer".into(),
+        Unknown::NextNode => "nextNode".into(),
     };
     value["of"] = condition.of.as_str().into();
     value

@@ -62,6 +62,42 @@ fn a_sandbox_is_built_probed_entered_and_taken_away() {
     place.expect(&["sandbox", "down"], 0, "no sandbox is up");
 }
 
+/// The process that keeps the sandbox takes no signal of the terminal, so it must notice by itself.
+#[test]
+fn a_sandbox_that_nobody_waits_for_any_more_leaves_no_process() {
+    let place = TempFolder::new("given-up");
+    fs::create_dir_all(&place.0).expect("a folder");
+    let pipe = place.0.join("pipe.yaml");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR).expect("a pipe");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_namewall"));
+    command.args(["sandbox", "up"]).arg(&pipe).env("NAMEWALL_RUNTIME_DIR", place.0.join("run"));
+    let mut up = command.spawn().expect("it runs");
+    let name = pipe.to_string_lossy().into_owned();
+    wait_for("the keeper reads the pipe", || !keepers_of(&name).is_empty());
+    up.kill().and_then(|()| up.wait()).expect("it is killed");
+    wait_for("the keeper ends", || keepers_of(&name).is_empty());
+}
+
+/// Processes that keep a sandbox of this input.
+fn keepers_of(input: &str) -> Vec<PathBuf> {
+    let keeps = |folder: &PathBuf| {
+        let line = fs::read(folder.join("cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        words.contains(&b"keep".as_slice()) && words.contains(&input.as_bytes())
+    };
+    let all = fs::read_dir("/proc").expect("processes").flatten().map(|entry| entry.path());
+    all.filter(keeps).collect()
+}
+
+#[track_caller]
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !is_so() {
+        assert!(std::time::Instant::now() < until, "not within a minute: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn what_is_left_of_a_killed_one_is_cleaned_up() {
     let place = TempFolder::new("killed");

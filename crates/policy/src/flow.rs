@@ -51,12 +51,15 @@ pub enum Masker {
     LoadBalancer,
 }
 
-/// A node port of another node than the source's: there a connection leaves its own node as one to that node, and is
-/// translated when it comes there. The source's own node may have put its address in the place of a pod's, and the node
-/// of the node port puts its own in the place of the client's, if it passes the connection on (S1.11).
+/// An address that another node than the source's translates: a node port of that node, or an address of a Service
+/// that is an endpoint of the Service which was asked for, since a node translates a connection once. The connection
+/// leaves its own node as one to that address. The source's own node may have put its address in the place of a pod's,
+/// and the node that translates puts its own in the place of the client's, if it passes the connection on (S1.11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
-    pub node: NodeId,
+    /// The node of the node port. None for an address of a Service: routes decide which node gets the connection, and
+    /// whether one does. No object tells.
+    pub node: Option<NodeId>,
     pub address: IpAddr,
     pub port: u16,
 }
@@ -66,12 +69,13 @@ impl Flow {
     /// source's, and a load balancer may go past all nodes.
     pub fn may_be_masked(&self) -> bool {
         self.masker == Some(Masker::LoadBalancer)
+            || self.hop.is_some_and(|hop| hop.node.is_none())
             || (self.hop.is_some() || self.masker.is_some()) && self.to.workload.is_some()
     }
 
     /// What the source's own node sees of it.
     pub fn before(&self, hop: Hop) -> Self {
-        let to = Endpoint { node: Some(hop.node), address: Some(hop.address), ..Endpoint::default() };
+        let to = Endpoint { node: hop.node, address: Some(hop.address), ..Endpoint::default() };
         Self {
             from: self.from.clone(),
             to,
@@ -129,7 +133,7 @@ impl Program {
             None => from.node,
             Some(_) => Some(self.pod(from).map_or(from.node, |pod| pod.node)?),
         };
-        (own != Some(node)).then_some(Hop { node, address, port })
+        (own != Some(node)).then_some(Hop { node: Some(node), address, port })
     }
 
     /// The node that may replace the source's address on the way to a Service's external address, or to a node port of

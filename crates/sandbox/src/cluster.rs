@@ -17,7 +17,7 @@ use namewall_dataplane::render::Scope;
 use namewall_dataplane::{Count, CutEstablished, PodInterface, PodNamespace, Tunnels};
 use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::model::NodeId;
-use namewall_policy::{Instant, Lease, Program, Snapshot};
+use namewall_policy::{Instant, Lease, LeaseRef, Program, Snapshot};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -318,6 +318,30 @@ impl Cluster {
             let (Some(node), Some(names)) = (self.agents.get(name), self.names.get_mut(name)) else { continue };
             let names = names.get_mut().unwrap_or_else(PoisonError::into_inner);
             namespace.enter(|| names.turn(node, servers))??;
+        }
+        Ok(())
+    }
+
+    /// What pods of one node have looked up counts on the others, as in a cluster with `namewall controller --all-names`
+    /// (S8.7).
+    pub fn share_names(&mut self) -> Result<(), Error> {
+        for (learner, node) in &self.agents {
+            let now = node.now();
+            let own = |lease: &LeaseRef<'_>| lease.asked_by.is_some() && lease.expiry > now;
+            let learned: Vec<Lease> =
+                node.with_leases(|table| table.iter().filter(own).map(|lease| lease.to_lease()).collect());
+            for (name, other) in self.agents.iter().filter(|(name, _)| *name != learner) {
+                // Each node has a clock of its own.
+                let there = other.now();
+                let leases: Vec<Lease> = learned
+                    .iter()
+                    .map(|lease| {
+                        let expiry = there + lease.expiry.0.saturating_sub(now.0);
+                        Lease { expiry, asked_by: None, ..lease.clone() }
+                    })
+                    .collect();
+                other.grant(&leases).map_err(|source| Error::Agent { node: name.to_string(), source })?;
+            }
         }
         Ok(())
     }

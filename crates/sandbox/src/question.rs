@@ -112,7 +112,8 @@ impl Cluster {
                 if asking.routes[route].relayed && self.sandbox.place(to).is_ok() {
                     listens.insert(Listen { address: to, protocol: flow.protocol, port: flow.port });
                 }
-                let Some(from) = flow.from.address else { continue };
+                // What others pass on is a part of the connection to them.
+                let Some(from) = flow.from.address.filter(|_| !asking.routes[route].relayed) else { continue };
                 let asked = asked(snapshot, flow, Some(asking.target));
                 let Some(asked) = asked.filter(|asked| asked.is_ipv4() == from.is_ipv4()) else { continue };
                 // Nobody can listen at a Service's address where it serves nothing.

@@ -1,6 +1,7 @@
 //! Scenarios with real packets: every step is taken in a [`Cluster`], and
 //! every probe is a connection that is tried.
 
+mod denials;
 mod resolve;
 
 use crate::cluster::{Cluster, Dns, Wanted, usually_never_leased};
@@ -9,13 +10,13 @@ use crate::dns;
 use crate::listen::Listen;
 use crate::probe::Measured;
 use crate::question::{self, Answer, Question};
+use denials::{KernelDenials, apart};
 use namewall_agent::Learning;
 use namewall_dataplane::CutEstablished;
-use namewall_dataplane::nflog::Denied;
 use namewall_policy::addr::Cidr;
 use namewall_policy::ask::Host;
 use namewall_policy::model::BackendTarget;
-use namewall_policy::{Cause, Flow, Instant, Lease, Prediction, Program, Reason};
+use namewall_policy::{Flow, Instant, Lease, Prediction};
 use namewall_scenario::zones::{Name, Owner, Zones};
 use namewall_scenario::{
     AgentSettings, Fate, Going, Lookup, Now, OnLearnTimeout, Predicted, ProbeOutcome, Reality, Resolved, Scenario, Step,
@@ -150,25 +151,13 @@ impl Reality for Packets {
     }
 
     fn probe(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<ProbeOutcome>, String> {
-        let cluster = self.up()?;
-        cluster.denials().map_err(words)?;
-        let questions: Vec<Question<'_>> = probes
-            .iter()
-            .map(|one| Question { target: &one.probe.to, routes: &one.routes, predicted: one.verdict })
-            .collect();
-        let answers = cluster.ask(now.snapshot, &questions).map_err(words)?;
-        let denials = cluster.denials().map_err(words)?;
-        let told = KernelDenials { program: now.program, denials: &denials };
-        let judge = |(predicted, answer): (&&Predicted, &Answer)| {
-            if *answer == Answer::NoWay {
-                return ProbeOutcome::NotTried("the ends have no addresses of one family".to_owned());
-            }
-            match judge(predicted, answer).and_then(|()| told.check(predicted, probes.len())) {
-                Ok(words) => ProbeOutcome::AsPredicted(words),
-                Err(words) => ProbeOutcome::Otherwise(words),
-            }
-        };
-        Ok(probes.iter().zip(&answers).map(judge).collect())
+        let mut outcomes: Vec<Option<ProbeOutcome>> = probes.iter().map(|_| None).collect();
+        for batch in apart(probes) {
+            let together: Vec<&Predicted> = batch.iter().map(|&at| probes[at]).collect();
+            let tried = self.probe_at_once(now, &together)?;
+            batch.into_iter().zip(tried).for_each(|(at, outcome)| outcomes[at] = Some(outcome));
+        }
+        Ok(outcomes.into_iter().flatten().collect())
     }
 
     fn connect(&mut self, now: &Now<'_>, name: &str, flow: &Flow) -> Result<(), String> {
@@ -227,7 +216,9 @@ impl Reality for Packets {
         if let Some(then) = &lookup.then {
             resolve::listen(sandbox, then)?;
         }
-        resolve::resolve(sandbox, &LookupQuestion { lookup, names, server })
+        let resolved = resolve::resolve(sandbox, &LookupQuestion { lookup, names, server })?;
+        self.up()?.share_names().map_err(words)?;
+        Ok(resolved)
     }
 
     fn queries(&mut self, server: IpAddr) -> Result<u64, String> {
@@ -278,6 +269,31 @@ impl Reality for Packets {
     }
 }
 
+impl Packets {
+    /// Tries probes whose denials can be told apart.
+    fn probe_at_once(&mut self, now: &Now<'_>, probes: &[&Predicted]) -> Result<Vec<ProbeOutcome>, String> {
+        let cluster = self.up()?;
+        cluster.denials().map_err(words)?;
+        let questions: Vec<Question<'_>> = probes
+            .iter()
+            .map(|one| Question { target: &one.probe.to, routes: &one.routes, predicted: one.verdict })
+            .collect();
+        let answers = cluster.ask(now.snapshot, &questions).map_err(words)?;
+        let denials = cluster.denials().map_err(words)?;
+        let told = KernelDenials { program: now.program, denials: &denials };
+        let judge = |(predicted, answer): (&&Predicted, &Answer)| {
+            if *answer == Answer::NoWay {
+                return ProbeOutcome::NotTried("the ends have no addresses of one family".to_owned());
+            }
+            match judge(predicted, answer).and_then(|()| told.check(predicted, probes.len())) {
+                Ok(words) => ProbeOutcome::AsPredicted(words),
+                Err(words) => ProbeOutcome::Otherwise(words),
+            }
+        };
+        Ok(probes.iter().zip(&answers).map(judge).collect())
+    }
+}
+
 /// Whether the answer is what was predicted. Where addresses are known, a verdict depends on a node that is not, and
 /// the kernel stays closed (S10.5).
 fn judge(predicted: &Predicted, answer: &Answer) -> Result<(), String> {
@@ -293,92 +309,6 @@ fn judge(predicted: &Predicted, answer: &Answer) -> Result<(), String> {
         (Prediction::Allow, Answer::Silent) => Err("silence, where the core allows".to_owned()),
         (Prediction::Deny, Answer::Open) => Err("open, where the core denies".to_owned()),
         (_, Answer::Odd { at, measured }) => Err(format!("{measured} at {at}")),
-    }
-}
-
-/// What the kernel told of denials.
-struct KernelDenials<'a> {
-    program: &'a Program,
-    denials: &'a [Denied],
-}
-
-/// The kernel tells of so many at once, and of fewer later.
-const TOLD: usize = 12;
-
-impl KernelDenials<'_> {
-    /// Whether the kernel gave the reason the core gives.
-    fn check(&self, predicted: &Predicted, at_once: usize) -> Result<String, String> {
-        let (reason, enforced) = match (&predicted.decision.reason, &predicted.decision.would_deny) {
-            (reason @ Reason::Denied { .. }, _) => (reason, true),
-            (_, Some(reason)) => (reason, false),
-            _ => return self.nothing_told(predicted),
-        };
-        let is_it = |denied: &&Denied| is_about(&predicted.flow, denied) && denied.enforced == enforced;
-        let expected = self.label(reason);
-        let told: Vec<&str> = self.denials.iter().filter(is_it).map(|denied| denied.rule.as_str()).collect();
-        if told.iter().any(|rule| expected.is_told_by(rule)) {
-            return Ok(format!("{}, told of as {}", if enforced { "silence" } else { "open" }, told[0]));
-        }
-        match told.first() {
-            Some(rule) => Err(format!("denied by {rule}, where the core says {expected:?}")),
-            None if at_once > TOLD || predicted.flow.may_be_masked() || predicted.flow.from.address.is_none() => {
-                Ok("silence".to_owned())
-            }
-            None => Err(format!("the kernel did not tell of it; the core says {expected:?}")),
-        }
-    }
-
-    fn nothing_told(&self, predicted: &Predicted) -> Result<String, String> {
-        match self.denials.iter().find(|denied| is_about(&predicted.flow, denied)) {
-            Some(denied) => Err(format!("the kernel told of {}", denied.rule)),
-            None => Ok("open".to_owned()),
-        }
-    }
-
-    fn label(&self, reason: &Reason) -> Label {
-        let Reason::Denied { stage, cause } = reason else { return Label::Anything };
-        match cause {
-            Cause::Rule(id) => {
-                let rule = self.program.rule(*id);
-                let policy = &self.program.policy(rule.policy).id;
-                Label::Rule { policy: policy.to_string(), direction: rule.direction.to_string(), index: rule.index }
-            }
-            _ => Label::Isolated(stage.direction().to_string()),
-        }
-    }
-}
-
-fn is_about(flow: &Flow, denied: &Denied) -> bool {
-    let seen = |to, port| (Some(denied.destination), denied.port) == (to, port);
-    let addressed = flow.hop.is_some_and(|hop| seen(Some(hop.address), hop.port));
-    Some(denied.source) == flow.from.address
-        && denied.protocol == flow.protocol
-        && (seen(flow.to.address, flow.port) || addressed)
-}
-
-/// How the kernel calls what denied.
-#[derive(Debug)]
-enum Label {
-    Rule { policy: String, direction: String, index: u32 },
-    Isolated(String),
-    Anything,
-}
-
-impl Label {
-    fn is_told_by(&self, rule: &str) -> bool {
-        match self {
-            Self::Rule { policy, direction, index } => {
-                let one = format!("{policy} {direction} rule {index}");
-                let several = format!("{policy} {direction} rules ");
-                let within = |range: &str| {
-                    let (first, last) = range.split_once('-')?;
-                    Some((first.parse::<u32>().ok()?..=last.parse().ok()?).contains(index))
-                };
-                rule == one || rule.strip_prefix(&several).and_then(within).unwrap_or(false)
-            }
-            Self::Isolated(direction) => rule.starts_with(&format!("isolated for {direction}")),
-            Self::Anything => true,
-        }
     }
 }
 

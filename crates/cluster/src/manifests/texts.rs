@@ -147,9 +147,19 @@ pub fn is_blank(text: &str) -> bool {
 
 /// What there is to say about a text that can be read. Whether objects are missing only a caller can tell that knows
 /// the text of before.
-fn about(file: &Arc<str>, text: &str) -> Option<Finding> {
-    let message = "there is no object in this file. If it was emptied to delete its objects, remove the file instead";
-    is_blank(text).then(|| finding(file, |object| Finding::warning("empty-file", object, message)))
+fn about(file: &Arc<str>, text: &str) -> Vec<Finding> {
+    let empty = "there is no object in this file. If it was emptied to delete its objects, remove the file instead";
+    let empty = is_blank(text).then(|| finding(file, |object| Finding::warning("empty-file", object, empty)));
+    // A character that nobody writes: `decode` puts it in the place of such bytes.
+    let at = text.find(char::REPLACEMENT_CHARACTER);
+    let not_text = at.map(|at| {
+        let line = text[..at].matches('\n').count() as u32 + 1;
+        let message =
+            "there are bytes that are not UTF-8 text; an API server refuses them. They are read as `\u{fffd}`";
+        let source = Source { file: file.clone(), line, column: 1 };
+        Finding::warning("not-utf8", "", message).from_source(Some(source))
+    });
+    empty.into_iter().chain(not_text).collect()
 }
 
 /// UTF-8, or UTF-16 with its mark, as some shells write it. A stray byte spoils its document, not the run: it cannot

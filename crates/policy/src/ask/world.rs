@@ -3,13 +3,13 @@
 use super::nearest::{Written, did_you_mean};
 use super::resolve::Meaning;
 use super::{AskError, Host, Route, Target, World};
-use crate::flow::{Endpoint, Flow, Masker};
+use crate::flow::{Endpoint, Flow, Hop, Masker};
 use crate::model::{BackendTarget, ServiceForm, ServiceId, ServicePort, WorkloadId};
 use crate::port::TransportPort;
 use crate::program::Holder;
 use crate::reach::Reach;
 use crate::unknown::{Condition, Dependence, Described, Prediction};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 impl World<'_> {
     /// The routes from one end to the other; none if a Service has no backend.
@@ -31,37 +31,104 @@ impl World<'_> {
             Meaning::Addresses(known) => known,
         };
         let several = destinations.len() > 1;
-        let mut routes = Vec::new();
-        for address in destinations {
-            if let Some((service, service_port)) = self.translate(address, port) {
-                // An address leads to backends of its own family.
-                let mut backends = self.backends(service, service_port, &sources);
-                for route in &mut backends {
-                    route.flows.retain(|flow| flow.to.address.is_none_or(|to| to.is_ipv4() == address.is_ipv4()));
-                }
-                backends.retain(|route| !route.flows.is_empty());
-                // An address of the Service is translated wherever it is asked for, a node port only on that node.
-                let service = &self.snapshot.services[service.index()];
-                let is_node_port = !service.is_translated_at(address);
-                for flow in backends.iter_mut().flat_map(|route| &mut route.flows) {
-                    flow.hop = self.program.hop_at(&flow.from, address, number).filter(|_| is_node_port);
-                    let is_external = is_node_port || service.external.contains(&address);
-                    flow.masker = self.program.masker_of(&flow.from).filter(|_| is_external && flow.hop.is_none());
-                }
-                routes.extend(backends);
-                continue;
+        let is_named = several || matches!(target.host, Host::Name(_) | Host::Absolute(_));
+        let routes = destinations.into_iter().flat_map(|address| {
+            let mut routes = self.to_address(&sources, address, port);
+            routes.iter_mut().filter(|_| is_named).for_each(|route| {
+                route.label.get_or_insert_with(|| address.to_string());
+            });
+            routes
+        });
+        Ok(routes.collect())
+    }
+
+    /// The routes to an address and port.
+    fn to_address(&self, sources: &[Endpoint], address: IpAddr, port: TransportPort) -> Vec<Route> {
+        if let Some((id, service_port)) = self.translate(address, port) {
+            // An address leads to backends of its own family.
+            let mut backends = self.backends(id, service_port, sources);
+            for route in &mut backends {
+                route.flows.retain(|flow| flow.to.address.is_none_or(|to| to.is_ipv4() == address.is_ipv4()));
             }
-            if let Some((service, service_port)) = self.relayed(address, port) {
-                let to_it = self.route_by_load_balancer(address, service_port, &sources);
-                routes.extend(self.by_load_balancer(to_it, service, service_port));
-                continue;
+            backends.retain(|route| !route.flows.is_empty());
+            // An address of the Service is translated wherever it is asked for, a node port only on that node.
+            let service = &self.snapshot.services[id.index()];
+            let is_node_port = !service.is_translated_at(address);
+            for flow in backends.iter_mut().flat_map(|route| &mut route.flows) {
+                flow.hop = self.program.hop_at(&flow.from, address, port.port).filter(|_| is_node_port);
+                let is_external = is_node_port || service.external.contains(&address);
+                flow.masker = self.program.masker_of(&flow.from).filter(|_| is_external && flow.hop.is_none());
             }
-            let label =
-                (several || matches!(target.host, Host::Name(_) | Host::Absolute(_))).then(|| address.to_string());
-            let end = [self.program.endpoint_at(address)];
-            routes.push(Route { label, ..self.route(&sources, &end, port) });
+            backends.extend(self.further(id, service_port, sources));
+            return backends;
         }
-        Ok(routes)
+        if let Some((service, service_port)) = self.relayed(address, port) {
+            let to_it = self.route_by_load_balancer(address, service_port, sources);
+            return self.by_load_balancer(to_it, service, service_port);
+        }
+        vec![self.route(sources, &[self.program.endpoint_at(address)], port)]
+    }
+
+    /// Where a Service leads to another one: an endpoint is an address of that Service, or its node port. The node that
+    /// has translated the first does not translate again, so what follows is up to the node that gets the connection
+    /// next (S1.11).
+    fn further(&self, id: ServiceId, port: &ServicePort, sources: &[Endpoint]) -> Vec<Route> {
+        let (mut routes, mut seen) = (Vec::new(), vec![(id, port.port, port.protocol)]);
+        let mut left: Vec<&ServicePort> = vec![port];
+        while let Some(port) = left.pop() {
+            for backend in &port.backends {
+                let BackendTarget::Address(address) = backend.target else { continue };
+                let at = TransportPort { protocol: port.protocol, port: backend.port };
+                if self.program.pod_at(address).is_some() {
+                    continue;
+                }
+                let relayed = self.relayed(address, at).map(|(next, next_port)| (next, next_port, true));
+                let next = self.translate(address, at).map(|(next, next_port)| (next, next_port, false)).or(relayed);
+                let Some((next, next_port, is_relayed)) = next else { continue };
+                if seen.contains(&(next, next_port.port, next_port.protocol)) {
+                    continue;
+                }
+                seen.push((next, next_port.port, next_port.protocol));
+                let asked = SocketAddr::new(address, backend.port);
+                let found = match is_relayed {
+                    true => self.from_load_balancer(next, next_port),
+                    false => self.at_next_node(next, next_port, sources, asked),
+                };
+                if !found.is_empty() {
+                    routes.extend(found);
+                    left.push(next_port);
+                }
+            }
+        }
+        routes
+    }
+
+    /// To each backend of a Service, by an address that another node translates. None if nobody does: a node port of
+    /// the source's own node is not translated a second time.
+    fn at_next_node(&self, id: ServiceId, port: &ServicePort, sources: &[Endpoint], asked: SocketAddr) -> Vec<Route> {
+        let (service, address) = (&self.snapshot.services[id.index()], asked.ip());
+        if port.backends.is_empty() {
+            let label = format!("by {asked}, a Service without endpoints");
+            return vec![Route { label: Some(label), service_port: Some(port.port), flows: Vec::new(), relayed: true }];
+        }
+        // An address that several nodes have is translated by one of them.
+        let is_of_one_node = !service.is_translated_at(address)
+            && matches!(self.program.by_address.get(&address), Some(Holder::Node(_)));
+        let mut routes = self.backends(id, port, sources);
+        for route in &mut routes {
+            route.relayed = true;
+            route.flows.retain(|flow| flow.to.address.is_none_or(|to| to.is_ipv4() == address.is_ipv4()));
+            for flow in &mut route.flows {
+                flow.hop = match is_of_one_node {
+                    true => self.program.hop_at(&flow.from, address, asked.port()),
+                    false => Some(Hop { node: None, address, port: asked.port() }),
+                };
+            }
+            route.flows.retain(|flow| flow.hop.is_some());
+            route.label = route.label.take().map(|label| format!("by {asked}, {label}"));
+        }
+        routes.retain(|route| !route.flows.is_empty());
+        routes
     }
 
     /// What the source reaches at this host.
@@ -285,10 +352,16 @@ impl World<'_> {
     /// nobody knows by which of its addresses it comes in.
     fn by_load_balancer(&self, to_it: Route, id: ServiceId, port: &ServicePort) -> Vec<Route> {
         let mut routes = vec![Route { service_port: Some(port.port), ..to_it }];
-        for mut route in self.from_outside(id, port) {
+        routes.extend(self.from_load_balancer(id, port));
+        routes
+    }
+
+    /// From a load balancer outside to each backend of its Service.
+    fn from_load_balancer(&self, id: ServiceId, port: &ServicePort) -> Vec<Route> {
+        let mut routes = self.from_outside(id, port);
+        for route in &mut routes {
             route.flows.iter_mut().for_each(|flow| flow.masker = Some(Masker::LoadBalancer));
-            let label = route.label.map(|label| format!("from the load balancer, {label}"));
-            routes.push(Route { label, ..route });
+            route.label = route.label.take().map(|label| format!("from the load balancer, {label}"));
         }
         routes
     }
@@ -321,7 +394,11 @@ impl World<'_> {
         }
         let asked = |port: &&ServicePort| port.protocol == target.protocol && Some(port.port) == target.port;
         match ports.iter().find(asked) {
-            Some(port) => Ok(self.backends(id, port, sources)),
+            Some(port) => {
+                let mut routes = self.backends(id, port, sources);
+                routes.extend(self.further(id, port, sources));
+                Ok(routes)
+            }
             None => {
                 let port = target.port.map_or_else(String::new, |port| format!("{port}/"));
                 let has = ports.iter().map(|port| format!("{}/{}", port.port, port.protocol)).collect::<Vec<_>>();
@@ -340,9 +417,17 @@ impl World<'_> {
                 targets.push(backend.target);
             }
         }
-        let routes = targets.into_iter().map(|target| {
+        let routes = targets.into_iter().flat_map(|target| {
             let (ends, text) = self.backend(target);
-            Route { label: Some(text), ..self.route(sources, &ends, port) }
+            let mut routes = match target {
+                // The client asks for the address itself, which its node may translate.
+                BackendTarget::Address(address) => self.to_address(sources, address, port),
+                BackendTarget::Workload(_) => vec![self.route(sources, &ends, port)],
+            };
+            routes.iter_mut().for_each(|route| {
+                route.label.get_or_insert_with(|| text.clone());
+            });
+            routes
         });
         routes.collect()
     }

@@ -75,7 +75,8 @@ pub(super) fn deciding<'a>(snapshot: &'a Snapshot, list: &'a [Condition<Party>])
         Dependence::SourceNode { .. }
         | Dependence::SameNode { .. }
         | Dependence::PassedOn { .. }
-        | Dependence::PastNodes { .. } => None,
+        | Dependence::PastNodes { .. }
+        | Dependence::NextNode { .. } => None,
     };
     list.iter().filter_map(decides).collect()
 }

@@ -25,6 +25,8 @@ pub enum Dependence<E = Endpoint> {
     PassedOn { from: E, nodes: Vec<NodeId> },
     /// Whether a load balancer outside comes there by a node, or past all nodes (S1.11).
     PastNodes { to: E },
+    /// Whether another node gets the connection to this address of a Service, and translates it (S1.11).
+    NextNode { to: E },
 }
 
 impl<E> Dependence<E> {
@@ -37,6 +39,7 @@ impl<E> Dependence<E> {
             Self::SameNode { from, to } => Dependence::SameNode { from: f(from), to: f(to) },
             Self::PassedOn { from, nodes } => Dependence::PassedOn { from: f(from), nodes },
             Self::PastNodes { to } => Dependence::PastNodes { to: f(to) },
+            Self::NextNode { to } => Dependence::NextNode { to: f(to) },
         }
     }
 }
@@ -74,6 +77,7 @@ impl Condition {
             Dependence::SameNode { .. } => Dependence::SameNode { from: Party::Source, to: Party::Target },
             Dependence::PassedOn { nodes, .. } => Dependence::PassedOn { from: Party::Source, nodes },
             Dependence::PastNodes { .. } => Dependence::PastNodes { to: Party::Target },
+            Dependence::NextNode { .. } => Dependence::NextNode { to: Party::Target },
         };
         Condition { part: self.part, on }
     }

@@ -4,7 +4,7 @@ use super::dependence::Sides;
 use super::{Assumption, Dependence, Family, Settled, Side, SourceNode, families};
 use crate::addr::is_own_to_each_machine;
 use crate::evaluate::{Counting, Unwatched, Walk};
-use crate::flow::{Flow, Masker, Verdict};
+use crate::flow::{Flow, Hop, Masker, Verdict};
 use crate::model::{Direction, NodeId};
 use crate::port::Traffic;
 use crate::program::Plan;
@@ -89,6 +89,13 @@ impl Reach<'_> {
     /// May this connection be opened, as far as the input says?
     pub fn predict(&self, flow: &Flow) -> Outlook {
         let outlook = self.by_nodes(flow);
+        if let Some(Hop { node: None, address, .. }) = flow.hop
+            && outlook.prediction != Prediction::Deny
+        {
+            let mut depends_on = outlook.depends_on;
+            depends_on.push(Dependence::NextNode { to: self.program.endpoint_at(address) });
+            return Outlook { prediction: Prediction::Depends, depends_on, ..outlook };
+        }
         let past_nodes = flow.masker == Some(Masker::LoadBalancer) && self.program.pod(&flow.to).is_none();
         if outlook.prediction == Prediction::Allow || !past_nodes {
             return outlook;
@@ -213,20 +220,20 @@ impl Reach<'_> {
     /// the node that translates it.
     fn maskers(&self, flow: &Flow) -> Vec<NodeId> {
         let Some(to) = self.program.pod(&flow.to) else { return Vec::new() };
-        let Some(hop) = flow.hop else {
-            let nodes = match flow.masker {
+        let all = || (0..self.program.whereabouts.nodes.len() as u32).map(NodeId).collect();
+        let Some(Hop { node: Some(hop), .. }) = flow.hop else {
+            let nodes: Vec<NodeId> = match flow.masker {
+                _ if flow.hop.is_some() => all(),
                 None => Vec::new(),
                 Some(Masker::Node(node)) => vec![node],
-                Some(Masker::AnyNode | Masker::LoadBalancer) => {
-                    (0..self.program.whereabouts.nodes.len() as u32).map(NodeId).collect()
-                }
+                Some(Masker::AnyNode | Masker::LoadBalancer) => all(),
             };
             // The destination's own node judges before it replaces the source's address.
             return nodes.into_iter().filter(|node| to.node != Some(*node)).collect();
         };
         let source =
-            self.program.pod(&flow.from).and_then(|pod| pod.node).filter(|_| to.node.is_none_or(|at| at == hop.node));
-        let passing = Some(hop.node).filter(|_| to.node != Some(hop.node));
+            self.program.pod(&flow.from).and_then(|pod| pod.node).filter(|_| to.node.is_none_or(|at| at == hop));
+        let passing = Some(hop).filter(|_| to.node != Some(hop));
         source.into_iter().chain(passing).collect()
     }
 

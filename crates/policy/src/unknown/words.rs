@@ -109,6 +109,8 @@ pub enum Unknown {
     SourceNat { nodes: Vec<String> },
     /// Whether a load balancer comes to it by a node.
     LoadBalancer,
+    /// Whether another node translates it: it is an address of a Service.
+    NextNode,
 }
 
 impl Condition {
@@ -137,6 +139,7 @@ impl<E> Condition<E> {
                 (Unknown::SourceNat { nodes }, from)
             }
             Dependence::PastNodes { to } => (Unknown::LoadBalancer, to),
+            Dependence::NextNode { to } => (Unknown::NextNode, to),
         };
         let of = match name_of(end) {
             EndName::NewPods(pods) => pods,
@@ -188,6 +191,10 @@ impl<E> Dependence<E> {
             }
             Self::PastNodes { to } => {
                 format!("the load balancer decides: it may reach {} without a node", name_of(to).text())
+            }
+            Self::NextNode { to } => {
+                let service = name_of(to);
+                format!("routes decide: open only if another node gets it and translates {}", service.text())
             }
         }
     }

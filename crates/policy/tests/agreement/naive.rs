@@ -92,6 +92,10 @@ pub(crate) fn predict(world: World<'_>, flow: &Flow, masks: &[Endpoint]) -> Pred
         if flow.masker == Some(Masker::LoadBalancer) && world.pod(&flow.to).is_none() {
             outcomes.push(true);
         }
+        // Nobody may translate an address of a Service that a Service leads to.
+        if flow.hop.is_some_and(|hop| hop.node.is_none()) {
+            outcomes.push(false);
+        }
         outcomes
     };
     let of_family = |cases: &Vec<Case>| {
@@ -120,9 +124,10 @@ pub(crate) fn maskers(world: World<'_>, flow: &Flow) -> Vec<NodeId> {
         return Vec::new();
     }
     let at = world.node_of(pod);
-    let Some(hop) = flow.hop else {
+    let Some(hop) = flow.hop.and_then(|hop| hop.node) else {
         let all = (0..world.snapshot.nodes.len() as u32).map(NodeId);
         let translates = |node: &NodeId| match flow.masker {
+            _ if flow.hop.is_some() => true,
             None => false,
             Some(Masker::AnyNode | Masker::LoadBalancer) => true,
             Some(Masker::Node(own)) => own == *node,
@@ -130,10 +135,10 @@ pub(crate) fn maskers(world: World<'_>, flow: &Flow) -> Vec<NodeId> {
         return all.filter(|node| translates(node) && at != Some(*node)).collect();
     };
     let mut nodes = Vec::new();
-    if at != Some(hop.node) {
-        nodes.push(hop.node);
+    if at != Some(hop) {
+        nodes.push(hop);
     }
-    if at.is_none() || at == Some(hop.node) {
+    if at.is_none() || at == Some(hop) {
         nodes.extend(world.pod(&flow.from).and_then(|pod| world.node_of(pod)));
     }
     nodes

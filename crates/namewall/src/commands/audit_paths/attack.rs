@@ -110,9 +110,7 @@ pub(super) fn run(loaded: &Loaded, attempts: Vec<Attempt>) -> Result<Vec<Tried>>
     let world = loaded.world();
     let mut routes: Vec<Vec<Route>> = Vec::new();
     for attempt in &attempts {
-        let mut all = world.routes(&attempt.from, &attempt.to)?;
-        all.extend(attempt.through.into_iter().flat_map(|start| chains::legs(&world, start)));
-        routes.push(all);
+        routes.push(world.routes(&attempt.from, &attempt.to)?);
     }
     let outside = outside(loaded, &attempts, &routes);
     let (snapshot, program) = (&loaded.snapshot, &loaded.program);

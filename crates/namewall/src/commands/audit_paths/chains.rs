@@ -10,11 +10,11 @@ use super::services::Door;
 use super::ways::{Audit, Source};
 use crate::input::NOW;
 use anyhow::Result;
-use namewall_policy::ask::{Host, Route, Target, World};
+use namewall_policy::ask::{Host, Target, World};
 use namewall_policy::model::{BackendTarget, Direction, ServiceId, ServicePort};
 use namewall_policy::port::TransportPort;
 use namewall_policy::unknown::Described;
-use namewall_policy::{Flow, Prediction, Reason, evaluate};
+use namewall_policy::{Dependence, Flow, Prediction, Reason, evaluate};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -84,13 +84,6 @@ fn led_to(world: &World<'_>, address: IpAddr, port: TransportPort) -> Option<Por
     }
     let (service, found) = world.translate(address, port).or_else(|| world.relayed(address, port))?;
     PortRef::new(world, service, found)
-}
-
-/// What follows the first step, for all chains that begin there.
-pub(super) fn legs(world: &World<'_>, start: PortRef) -> Vec<Route> {
-    let seen = steps(world, start);
-    let reached: BTreeSet<PortRef> = seen.into_values().flatten().collect();
-    reached.into_iter().flat_map(|port| world.from_outside(port.service, port.of(world))).collect()
 }
 
 /// The port and all that it leads to, each with the ports that it leads to itself.
@@ -189,9 +182,14 @@ impl Audit<'_> {
             let (Way::Service(_, at) | Way::NodePort(_, at)) = entry.way(&door, elsewhere) else { continue };
             let names = [name.to_owned()].into_iter().chain(chain.iter().map(|port| port.name(&world))).collect();
             let way = Way::Chain(names, at);
+            // Whether somebody gets the connection who translates an address of a Service is up to routes.
+            let asked = [&begins].into_iter().chain(&between).filter_map(|flow| flow.to.address);
+            let asked = asked.filter(|address| !world.program.is_node_address(*address));
+            let next = asked.map(|address| Dependence::NextNode { to: world.program.endpoint_at(address) }).collect();
+            let next = world.describe(next);
             for end in &ends {
                 let legs = [&begins].into_iter().chain(&between).chain([end]);
-                let found = self.judged_steps(&way, legs, Some(&begins));
+                let found = self.judged_steps(&way, legs, Some(&begins)).on_condition(&next);
                 let to = end.to.address.map(|address| address.to_string()).unwrap_or_default();
                 self.paths.add(&source.name, &found, format!("{to} port {}/{}", end.port, end.protocol));
             }

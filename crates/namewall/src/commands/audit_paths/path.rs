@@ -117,6 +117,16 @@ impl Found {
     pub(super) fn new(way: Way, outcome: Outcome, by: String) -> Self {
         Self { way, outcome, connections: None, by, depends_on: Vec::new() }
     }
+
+    /// The same if it also depends on these, unless it is closed anyway.
+    pub(super) fn on_condition(mut self, conditions: &[Described]) -> Self {
+        if !conditions.is_empty() && matches!(self.outcome, Outcome::Open | Outcome::Depends) {
+            self.outcome = Outcome::Depends;
+            self.depends_on.extend_from_slice(conditions);
+            self.by = Described::join(&self.depends_on);
+        }
+        self
+    }
 }
 
 /// What was found of one source and one address.

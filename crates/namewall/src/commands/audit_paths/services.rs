@@ -8,7 +8,7 @@ use super::path::{Found, Outcome, Way};
 use super::ways::{Audit, Source, same_family};
 use anyhow::Result;
 use namewall_policy::addr::parse_address;
-use namewall_policy::ask::{Host, Target};
+use namewall_policy::ask::{Host, Route, Target};
 use namewall_policy::model::{BackendTarget, Node, Service, ServiceForm, ServiceId, ServicePort};
 use namewall_policy::port::TransportPort;
 use std::net::IpAddr;
@@ -93,7 +93,8 @@ impl Audit<'_> {
         for host in &source.hosts {
             let routes = world.routes(host, &target)?;
             // To a load balancer outside, before what it passes on.
-            let is_relayed = routes.iter().any(|route| route.relayed);
+            let through_it = |route: &Route| route.flows.iter().any(|flow| flow.via == Some(service));
+            let is_relayed = routes.iter().any(|route| route.relayed && through_it(route));
             let first = routes.first().and_then(|route| route.flows.first()).filter(|_| is_relayed).cloned();
             let all = routes.into_iter().flat_map(|route| route.flows);
             flows.extend(all.map(|flow| (host, first.clone(), flow)));

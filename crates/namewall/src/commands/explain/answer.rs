@@ -16,6 +16,8 @@ use namewall_policy::{Condition, Dependence, Flow, Prediction, Reason, Snapshot,
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+const NO_ENDPOINT: &str = "the Service has no endpoint to send it to";
+
 /// What is asked.
 pub(crate) struct ConnectionQuestion<'a> {
     pub(crate) from: &'a Host,
@@ -187,7 +189,7 @@ impl<'a> Answer<'a> {
         let decisive = self.routes.iter().find(|route| route.prediction == self.verdict);
         match decisive.or(self.routes.first()) {
             Some(route) => self.route_reason(route),
-            None => "the Service has no endpoint to send it to".to_owned(),
+            None => NO_ENDPOINT.to_owned(),
         }
     }
 
@@ -195,7 +197,7 @@ impl<'a> Answer<'a> {
         match (route.prediction, route.stories.first()) {
             (Prediction::Depends, _) => Described::join(&self.describe(&route.depends_on)),
             (_, Some(story)) => self.reason_of(&story.explanation.decision.reason, &story.flow),
-            (_, None) => String::new(),
+            (_, None) => NO_ENDPOINT.to_owned(),
         }
     }
 
@@ -246,8 +248,12 @@ pub(crate) fn pod_network_hint(snapshot: &Snapshot) -> String {
     }
 }
 
-/// A way for each family that the route has flows of.
+/// A way for each family that the route has flows of. A route without flows leads nowhere.
 fn route_stories(world: &World<'_>, route: Route) -> Vec<RouteStory> {
+    if route.flows.is_empty() {
+        let (prediction, stories, depends_on) = (Prediction::Deny, Vec::new(), Vec::new());
+        return vec![RouteStory { label: route.label, family: None, prediction, depends_on, stories }];
+    }
     let is_v4 = |flow: &Flow| flow.to.address.or(flow.from.address).is_none_or(|address| address.is_ipv4());
     let (v4, v6): (Vec<Flow>, Vec<Flow>) = route.flows.into_iter().partition(is_v4);
     let both = !v4.is_empty() && !v6.is_empty();

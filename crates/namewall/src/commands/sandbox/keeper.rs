@@ -10,7 +10,9 @@ use namewall_policy::addr::Cidr;
 use namewall_policy::model::{BackendTarget, WorkloadId};
 use namewall_policy::{Lease, LeaseRef, compile};
 use namewall_sandbox::{Cluster, Namespace, Progress, Wanted, assign_addresses, ensure_rights};
-use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getppid, setsid};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -29,12 +31,14 @@ pub(crate) struct Kept {
 }
 
 pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
+    let parent = getppid();
     // The terminal's signals are not for it.
     setsid().ok();
     // In a user namespace this user is root, and its folder would be another.
     let path = socket_path()?;
     // Before the first thread.
     ensure_rights().context("the sandbox needs network namespaces")?;
+    end_with(parent)?;
     let start = std::time::Instant::now();
     let mut loaded = Loaded::read(&args.input)?;
     loaded.report_errors();
@@ -59,6 +63,8 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
         bail!("the input has no pod and no workload to make one of, so there is nothing to build");
     }
     let listener = UnixListener::bind(&path).with_context(|| format!("cannot listen at {}", path.display()))?;
+    // Who waits ends when it is told.
+    set_pdeathsig(None).context("cannot stay without the process that waited")?;
     say(&json!({
         "ready": true,
         "pods": topology.pods.len(),
@@ -78,6 +84,17 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
     drop(listener);
     std::fs::remove_file(&path).ok();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Until the sandbox is up, somebody waits for it. If they give up, nobody could end a keeper that still reads a pipe:
+/// the terminal's signals do not reach it.
+fn end_with(parent: Pid) -> Result<()> {
+    set_pdeathsig(Signal::SIGTERM).context("cannot follow the process that waits for the sandbox")?;
+    // It may have ended before.
+    if getppid() != parent {
+        bail!("the process that waits for the sandbox has ended");
+    }
+    Ok(())
 }
 
 /// What it took to make a cluster of manifests.

@@ -24,6 +24,8 @@ pub(super) struct FlowPlan {
 /// A node that is asked at a port: at one of a Service, if there is one, or at any.
 #[derive(Clone, Debug)]
 struct HopPlan {
+    /// An address of a Service is asked for instead, if there is one.
+    at_service: bool,
     node: Index,
     address: Index,
     port: u16,
@@ -55,8 +57,14 @@ pub(super) fn flows() -> impl Strategy<Value = FlowPlan> {
     ];
     let via = prop::option::weighted(0.5, any::<Index>());
     let service_port = prop::option::weighted(0.95, any::<Index>());
-    let hop = (any::<Index>(), any::<Index>(), select(PORTS.to_vec()), service_port);
-    let hop = hop.prop_map(|(node, address, port, service_port)| HopPlan { node, address, port, service_port });
+    let hop = (prop::bool::weighted(0.2), any::<Index>(), any::<Index>(), select(PORTS.to_vec()), service_port);
+    let hop = hop.prop_map(|(at_service, node, address, port, service_port)| HopPlan {
+        at_service,
+        node,
+        address,
+        port,
+        service_port,
+    });
     let hop = prop::option::weighted(0.5, hop);
     let through = (via, hop, prop::bool::weighted(0.2));
     (from, to, protocols, select(PORTS.to_vec()), through).prop_map(|(from, to, protocol, port, (via, hop, masked))| {
@@ -75,10 +83,16 @@ impl FlowPlan {
             port: self.port,
             via: self.via.map(|which| ServiceId(which.index(snapshot.services.len()) as u32)),
             hop: self.hop.as_ref().filter(|_| self.from.has_known_node(snapshot)).and_then(|hop| {
+                let services: Vec<IpAddr> = snapshot.services.iter().flat_map(|one| one.translated()).collect();
+                // What becomes of it is up to routes. For ends without addresses `evaluate` would have to choose.
+                let has_addresses = [&self.from, &self.to].iter().all(|end| end.build(snapshot).address.is_some());
+                if hop.at_service && has_addresses && !services.is_empty() {
+                    return Some(Hop { node: None, address: *hop.address.get(&services), port: hop.port });
+                }
                 let node = NodeId(hop.node.index(snapshot.nodes.len()) as u32);
                 let addresses = &snapshot.node(node).addresses;
                 let address = (!addresses.is_empty()).then(|| *hop.address.get(addresses))?;
-                Some(Hop { node, address, port: asked.map_or(hop.port, |(_, port)| port) })
+                Some(Hop { node: Some(node), address, port: asked.map_or(hop.port, |(_, port)| port) })
             }),
             masker: self.masker(snapshot).filter(|_| self.masked && self.hop.is_none()),
         }
