@@ -136,7 +136,7 @@ impl Sender<'_> {
     /// packets are accepted by the first rule.
     fn ipv4(&self) -> Vec<Rule> {
         let carries = || self.carries(EtherType::Ipv4);
-        let plain = || header_length(PLAIN, PLAIN);
+        let plain = || Test::Frame(FrameTest::PlainHeader);
         let mut rules: Vec<Rule> = self.addresses_v4().map(|own| accept([carries(), plain(), from(own)])).collect();
         rules.push(accept([carries(), plain(), Test::Frame(FrameTest::DhcpRequest)]));
         for (_, except) in self.blocks(true) {

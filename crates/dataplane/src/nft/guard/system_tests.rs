@@ -56,7 +56,7 @@ fn nft_shows_the_guard_and_an_interface_that_is_missing_spoils_nothing() {
         let list = run("nft list table netdev namewall");
         for part in [
             "hook ingress device \"pod1\"",
-            "ether saddr 02:00:00:00:00:01 ip hdrlength 5 ip saddr 10.0.0.1 accept",
+            "ether saddr 02:00:00:00:00:01 ip version 4 ip hdrlength 5 ip saddr 10.0.0.1 accept",
             "policy drop",
         ] {
             assert!(list.contains(part), "no {part} in:\n{list}");

@@ -84,6 +84,8 @@ pub enum FrameTest {
         high: u8,
     },
     HopLimit(u8),
+    /// An IPv4 header without options: its version and its length in one byte, which is the cheapest test of it.
+    PlainHeader,
     /// The length of an IPv4 header, in words of four bytes. It is 5 without options.
     HeaderLength {
         low: u8,
@@ -207,6 +209,7 @@ impl FrameTest {
                 out.push(super::encode::between(vec![*low], vec![*high]));
             }
             Self::HopLimit(limit) => bytes_are(Base::Network, 7, vec![*limit], out),
+            Self::PlainHeader => bytes_are(Base::Network, 0, vec![0x45], out),
             Self::HeaderLength { low, high } => {
                 out.push(Expression::Payload { into: FIRST, base: Base::Network, offset: 0, length: 1 });
                 out.push(Expression::Bitwise { register: FIRST, mask: vec![0x0f], flip: vec![0] });
@@ -266,6 +269,7 @@ impl fmt::Display for FrameTest {
             Self::Icmpv6 { low, high } if low == high => write!(f, "icmpv6 type {low}"),
             Self::Icmpv6 { low, high } => write!(f, "icmpv6 type {low}-{high}"),
             Self::HopLimit(limit) => write!(f, "ip6 hoplimit {limit}"),
+            Self::PlainHeader => f.write_str("ip version 4 ip hdrlength 5"),
             Self::HeaderLength { low, high } if low == high => write!(f, "ip hdrlength {low}"),
             Self::HeaderLength { low, high } => write!(f, "ip hdrlength {low}-{high}"),
             Self::RouterAlert(true) => f.write_str("ip option ra exists"),
