@@ -30,8 +30,9 @@ const fn case(name: &'static str, forwarder: Forwarder) -> Case {
     Case { name, forwarder, names: KNOWN, aliased: false }
 }
 
-pub(crate) const CASES: [Case; 17] = [
+pub(crate) const CASES: [Case; 18] = [
     case("upstream", Forwarder::Nobody),
+    case("copier", Forwarder::Copier),
     case("dnsdist", Forwarder::Dnsdist),
     case("namewall_off", Forwarder::Namewall { learning: false, is_large: true, loops: Loops::AsUsual }),
     case("namewall", LEARNING),
@@ -72,7 +73,7 @@ impl Case {
 
     /// Whether it is held against others.
     pub(crate) fn is_compared(&self) -> bool {
-        self.is_ours() || self.name == "dnsdist_again"
+        self.is_ours() || ["copier", "dnsdist_again"].contains(&self.name)
     }
 
     /// Whom its figures are held against: those who do the same.

@@ -21,6 +21,8 @@ const NAMEWALL: [&str; 6] = ["run", "--no-intercept", "--listen", "127.0.0.1:530
 pub(crate) enum Forwarder {
     /// Nobody: the upstream is asked directly. What the harness can do, and how far its own noise goes.
     Nobody,
+    /// This program itself, which only copies: what the kernel's sockets cost, whoever forwards.
+    Copier,
     Namewall {
         learning: bool,
         /// Room for more leases than it has unless it is told.
@@ -67,6 +69,7 @@ impl fmt::Display for Forwarder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nobody => "nobody",
+            Self::Copier => "a forwarder that only copies",
             Self::Namewall { learning: true, .. } => "namewall, learning",
             Self::Namewall { learning: false, .. } => "namewall",
             Self::Dnsdist => "dnsdist",
@@ -94,6 +97,11 @@ impl Forwarder {
         };
         let command = match self {
             Self::Nobody => return Ok(None),
+            Self::Copier => {
+                let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+                command.arg("--copy");
+                command
+            }
             Self::Namewall { learning, is_large, loops } => {
                 let mut command = Command::new(programs.namewall()?);
                 let manifests = write("manifests.yaml", &manifests(learning))?;

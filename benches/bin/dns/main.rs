@@ -3,11 +3,12 @@
 //! memory.
 //!
 //! `wire` is the little DNS it takes, `upstream` answers and `load` asks;
-//! `forwarder` says how each is started, `rules` what judges questions where something does, `process` what it used, `rig` puts them
+//! `copier` does nothing but forward, `forwarder` says how each is started, `rules` what judges questions where something does, `process` what it used, `rig` puts them
 //! together in a namespace, `cases` are those measured, and `parts` what is
 //! measured of them. Figures are held against goals by `scripts/bench`.
 
 mod cases;
+mod copier;
 mod datagrams;
 mod forwarder;
 mod load;
@@ -39,6 +40,9 @@ struct Args {
     /// Only these cases, by the names of their figures
     #[arg(long, value_delimiter = ',')]
     cases: Vec<String>,
+    /// Be the forwarder that only copies
+    #[arg(long, hide = true)]
+    copy: bool,
     #[command(flatten)]
     programs: Programs,
 }
@@ -63,6 +67,9 @@ enum Part {
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    if args.copy {
+        return copier::serve();
+    }
     namewall_sandbox::ensure_rights()?;
     raise_limit_of_files();
     let cores = Cores::choose()?;

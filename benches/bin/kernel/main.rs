@@ -4,6 +4,7 @@
 mod changes;
 mod grants;
 mod held;
+mod learned;
 mod starts;
 
 use anyhow::Result;
@@ -36,6 +37,12 @@ enum Part {
         #[arg(long, default_value_t = 20)]
         seconds: u64,
     },
+    /// Answers that open something, one look-up after the other: their CPU time
+    Learned {
+        /// How many look-ups of two answers each, one by one, then eight at once, then with no room left
+        #[arg(long, default_value_t = 50_000)]
+        lookups: u32,
+    },
 }
 
 fn main() -> Result<()> {
@@ -46,6 +53,7 @@ fn main() -> Result<()> {
         Part::Changes => changes::measure(),
         Part::Grants { most } => grants::measure(most),
         Part::Held { seconds } => held::measure(seconds),
+        Part::Learned { lookups } => learned::measure(lookups),
     }
 }
 

@@ -17,6 +17,7 @@ use namewall_policy::domain::{DomainName, RulePattern};
 use namewall_policy::lease::{LeaseRef, Lifetimes, Refusal, Walk};
 use namewall_policy::{Instant, Lease};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -211,12 +212,16 @@ impl<D: Dataplane> Learner<D> {
         let mut counts = FxHashMap::<Option<IpAddr>, usize>::default();
         self.each_lease(|lease| *counts.entry(lease.asked_by).or_default() += 1);
         let share = history::fair_share(counts.into_values().collect(), history::MOST);
-        let (mut kept, mut seen) = (FxHashMap::<Option<IpAddr>, usize>::default(), FxHashSet::default());
+        let (mut kept, mut seen) = (FxHashMap::<Option<IpAddr>, usize>::default(), HashSet::new());
         let mut records = Vec::new();
         self.each_lease(|LeaseRef { name, address, asked_by, .. }| {
             let kept = kept.entry(asked_by).or_default();
+            // Most leases of a flood have no room: no key is made for them.
+            if *kept >= share {
+                return;
+            }
             let key = LeaseKey { name: name.clone(), address };
-            if *kept < share && !seen.contains(&key) {
+            if !seen.contains(&key) {
                 *kept += 1;
                 let origin = self.origins.get(&key);
                 records.push(LeaseRecord { name: name.clone(), address, asked_by, origin });
@@ -370,7 +375,7 @@ impl<D: Dataplane> Learner<D> {
             }
             leased.known = Known::Open;
             self.counting.add(|all| &all.over_bound, says.addresses.len().saturating_sub(most));
-            let mut opened = Vec::new();
+            let mut shared = self.share.get().map(|share| (share, Vec::new()));
             // Clients use the first.
             for one in says.addresses.iter().take(most) {
                 let refusal = rules.refusal(&name, one.address);
@@ -383,7 +388,9 @@ impl<D: Dataplane> Learner<D> {
                 if patterns.iter().all(|pattern| is_refused(pattern)) {
                     continue;
                 }
-                opened.push((one.address, one.ttl));
+                if let Some((_, opened)) = &mut shared {
+                    opened.push((one.address, one.ttl));
+                }
                 let expiry = settings.lifetimes.expiry(one.ttl, now);
                 let use_by = settings.lifetimes.use_by(one.ttl, now);
                 leased.until = leased.until.map(|until| until.min(settings.lifetimes.last_with(one.ttl, expiry)));
@@ -406,7 +413,7 @@ impl<D: Dataplane> Learner<D> {
                     self.origins.note(key, Some(client), origin.of(one.ttl));
                 }
             }
-            if let (Some(share), true) = (self.share.get(), leased.opens != Opens::Nothing) {
+            if let Some((share, opened)) = shared.filter(|_| leased.opens != Opens::Nothing) {
                 share.note(&name, &opened);
             }
         }

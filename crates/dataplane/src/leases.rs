@@ -12,7 +12,8 @@ use crate::nft::set::{self, Element, Key, LeaseNote, Lifetime, Passing, Transien
 use namewall_policy::domain::{DomainName, RulePattern};
 use namewall_policy::lease::{LeaseChange, Refusal};
 use namewall_policy::{Instant, Lease, LeaseRef, LeaseTable, Program};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -22,8 +23,9 @@ const SAME: Duration = Duration::from_secs(1);
 /// Which lease groups each pattern opens.
 pub type LeaseGroups = FxHashMap<RulePattern, Vec<u64>>;
 
-/// An address that is open in a lease group.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// An address that is open in a lease group. Whoever answers questions chooses the address, so that tables of them have a
+/// hash with a secret key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct GroupAddress {
     group: u64,
     address: IpAddr,
@@ -69,23 +71,21 @@ impl<'a> Grouped<'a> {
         };
         let mut wanted = Grouped { groups: &fresh, ..self }.wanted(now);
         let stale = Grouped { groups: &stale, ..self }.wanted(now);
-        let mut gone: FxHashSet<GroupAddress> = stale.into_keys().collect();
-        let mut known: FxHashMap<(&RulePattern, IpAddr), Option<Instant>> = FxHashMap::default();
-        for opened in &change.opened {
-            // A batch may open an address twice; only the first says what there was before the batch.
-            known.entry((&opened.lease.pattern, opened.lease.address)).or_insert(opened.before);
-        }
+        let mut gone: HashSet<GroupAddress> = stale.into_keys().collect();
+        let mut known = Known { change, before: None };
         for opened in &change.opened {
             let address = opened.lease.address;
             for &group in self.groups.get(&opened.lease.pattern).into_iter().flatten() {
                 let key = GroupAddress { group, address };
                 let longest = self.longest(key).filter(|longest| longest.expiry > now && !wanted.contains_key(&key));
                 let Some(longest) = longest else { continue };
-                let expiry_before = |lease: LeaseRef<'_>| match known.get(&(lease.pattern, address)) {
-                    Some(before) => *before,
-                    None => Some(lease.expiry),
-                };
-                let until = self.opening(key).filter_map(expiry_before).max();
+                let is_own = || *longest.pattern == opened.lease.pattern && self.opening(key).nth(1).is_none();
+                // Nothing opened it before: so it is with nearly every new lease.
+                if opened.before.is_none() && is_own() {
+                    wanted.insert(key, longest);
+                    continue;
+                }
+                let until = self.opening(key).filter_map(|lease| known.expiry_before(lease)).max();
                 if until.is_none_or(|until| until < longest.expiry) {
                     wanted.insert(key, longest);
                 }
@@ -106,7 +106,9 @@ impl<'a> Grouped<'a> {
             }
         }
         let mut writes = Writes::default();
-        wanted.into_iter().for_each(|(key, lease)| writes.open(key, lease, now));
+        sorted(wanted).into_iter().for_each(|(key, lease)| writes.open(key, lease, now));
+        let mut gone: Vec<GroupAddress> = gone.into_iter().collect();
+        gone.sort_unstable();
         gone.into_iter().for_each(|key| writes.close(key));
         writes
     }
@@ -114,16 +116,16 @@ impl<'a> Grouped<'a> {
     /// What must be written beside elements of an earlier process, to have the leases and what is taken over of it.
     pub(crate) fn beside(self, found: &[Found], adopted: &'a [Lease], now: Instant) -> Writes {
         let until = |&Found { group, address, left, .. }: &Found| (GroupAddress { group, address }, now + left);
-        let there: FxHashMap<GroupAddress, Instant> = found.iter().map(until).collect();
+        let there: HashMap<GroupAddress, Instant> = found.iter().map(until).collect();
         let mut wanted = self.wanted(now);
         for lease in adopted {
             self.want(lease.borrowed(), &mut wanted);
         }
         let mut writes = Writes::default();
-        for key in there.keys().filter(|key| !wanted.contains_key(key)) {
-            writes.close(*key);
-        }
-        for (key, lease) in wanted {
+        let mut gone: Vec<GroupAddress> = there.keys().filter(|key| !wanted.contains_key(key)).copied().collect();
+        gone.sort_unstable();
+        gone.into_iter().for_each(|key| writes.close(key));
+        for (key, lease) in sorted(wanted) {
             // Unlike a renewal, this may shorten an element: no lease lasts for longer than the maximum.
             let is_right = |until: &Instant| (lease.expiry..=lease.expiry + SAME).contains(until);
             if !there.get(&key).is_some_and(is_right) {
@@ -134,8 +136,8 @@ impl<'a> Grouped<'a> {
     }
 
     /// For each group and address, the unexpired lease that lasts longest.
-    fn wanted(self, now: Instant) -> FxHashMap<GroupAddress, LeaseRef<'a>> {
-        let mut wanted: FxHashMap<GroupAddress, LeaseRef<'_>> = FxHashMap::default();
+    fn wanted(self, now: Instant) -> HashMap<GroupAddress, LeaseRef<'a>> {
+        let mut wanted: HashMap<GroupAddress, LeaseRef<'_>> = HashMap::new();
         if self.groups.is_empty() {
             return wanted;
         }
@@ -145,7 +147,7 @@ impl<'a> Grouped<'a> {
         wanted
     }
 
-    fn want(self, lease: LeaseRef<'a>, wanted: &mut FxHashMap<GroupAddress, LeaseRef<'a>>) {
+    fn want(self, lease: LeaseRef<'a>, wanted: &mut HashMap<GroupAddress, LeaseRef<'a>>) {
         for &group in self.groups.get(lease.pattern).into_iter().flatten() {
             let one = wanted.entry(GroupAddress { group, address: lease.address }).or_insert(lease);
             if one.expiry < lease.expiry {
@@ -166,6 +168,34 @@ impl<'a> Grouped<'a> {
 
     fn longest(self, key: GroupAddress) -> Option<LeaseRef<'a>> {
         self.opening(key).max_by_key(|lease| lease.expiry)
+    }
+}
+
+/// In an order that does not depend on the secret of a hash: the same change is always written in the same way.
+fn sorted(wanted: HashMap<GroupAddress, LeaseRef<'_>>) -> Vec<(GroupAddress, LeaseRef<'_>)> {
+    let mut wanted: Vec<_> = wanted.into_iter().collect();
+    wanted.sort_unstable_by_key(|(key, _)| *key);
+    wanted
+}
+
+/// What there was before a change. It is worked out when it is first asked for.
+struct Known<'a> {
+    change: &'a LeaseChange,
+    before: Option<HashMap<(&'a RulePattern, IpAddr), Option<Instant>>>,
+}
+
+impl Known<'_> {
+    /// Until when the pattern of a lease opened its address before the change.
+    fn expiry_before(&mut self, lease: LeaseRef<'_>) -> Option<Instant> {
+        let before = self.before.get_or_insert_with(|| {
+            let mut before = HashMap::new();
+            for opened in &self.change.opened {
+                // A batch may open an address twice; only the first says what there was before the batch.
+                before.entry((&opened.lease.pattern, opened.lease.address)).or_insert(opened.before);
+            }
+            before
+        });
+        before.get(&(lease.pattern, lease.address)).map_or(Some(lease.expiry), |before| *before)
     }
 }
 
@@ -223,7 +253,7 @@ impl Adopting<'_> {
         }
         let patterns = &self.program.patterns;
         let named = found.iter().filter_map(|found| Some((found.group, found.address, &found.note.as_ref()?.name)));
-        let named: FxHashSet<(u64, IpAddr, &DomainName)> = named.collect();
+        let named: HashSet<(u64, IpAddr, &DomainName)> = named.collect();
         let mut adopted = Adopted::default();
         for Found { group, address, left, note } in found {
             let matching = |name: &DomainName| -> Vec<&RulePattern> {

@@ -5,7 +5,9 @@ use super::{LeaseRecord, MOST, Origin};
 use crate::error::with_causes;
 use crate::source::{StorageError, WriteHow, read_file, write_file};
 use namewall_cluster::digest;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use tracing::warn;
@@ -27,24 +29,50 @@ pub(crate) fn load(path: &Path) -> Option<Vec<LeaseRecord>> {
 
 pub(super) fn store(path: &Path, records: &[LeaseRecord]) -> Result<(), StorageError> {
     // What is not on the disk yet outlives the process, and a reboot ends all connections.
-    write_file(path, encode(records).as_bytes(), WriteHow::Unsynced)
+    write_file(path, &encode(records), WriteHow::Unsynced)
 }
 
-pub(super) fn encode(records: &[LeaseRecord]) -> String {
-    let mut lines = String::new();
-    for LeaseRecord { name, address, asked_by, origin } in records.iter().take(MOST) {
-        let mut line = json!({"name": name.as_str(), "address": address.to_string()});
-        if let Some(client) = asked_by {
-            line["client"] = client.to_string().into();
-        }
-        if let Some(Origin { upstream, ttl, owners }) = origin.as_deref() {
-            let owners: Vec<&str> = owners.iter().map(|owner| owner.as_str()).collect();
-            line["answer"] = json!({"upstream": upstream.map(|one| one.to_string()), "ttl": ttl, "owners": owners});
-        }
-        lines.push_str(&line.to_string());
-        lines.push('\n');
+/// A lease as a line of the file.
+#[derive(Serialize)]
+struct Line<'a> {
+    name: &'a str,
+    address: IpAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<AnswerLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct AnswerLine<'a> {
+    upstream: Option<SocketAddr>,
+    ttl: u32,
+    owners: Vec<&'a str>,
+}
+
+impl<'a> Line<'a> {
+    fn of(LeaseRecord { name, address, asked_by, origin }: &'a LeaseRecord) -> Self {
+        let answer = origin.as_deref().map(|Origin { upstream, ttl, owners }| AnswerLine {
+            upstream: *upstream,
+            ttl: *ttl,
+            owners: owners.iter().map(|owner| owner.as_str()).collect(),
+        });
+        Self { name: name.as_str(), address: *address, client: *asked_by, answer }
     }
-    format!("{FORMAT} {}\n{lines}", digest(lines.as_bytes()))
+}
+
+pub(super) fn encode(records: &[LeaseRecord]) -> Vec<u8> {
+    // The checksum stands before the lines. Its place is kept, so that megabytes of lines need not be moved.
+    let mut text = format!("{FORMAT} {}\n", digest(b"")).into_bytes();
+    let (sum_at, start) = (FORMAT.len() + 1, text.len());
+    for record in records.iter().take(MOST) {
+        // A line has texts and numbers only, and goes into memory: neither can fail.
+        let _ = serde_json::to_writer(&mut text, &Line::of(record));
+        text.push(b'\n');
+    }
+    let sum = digest(&text[start..]);
+    text[sum_at..start - 1].copy_from_slice(sum.as_bytes());
+    text
 }
 
 /// All of it or nothing: half a history would have connections cut that a lease opened.
@@ -113,18 +141,32 @@ mod tests {
 
     #[test]
     fn what_is_stored_is_read_again() {
-        assert_eq!(decode(encode(&records()).as_bytes()), Ok(records()));
-        assert_eq!(decode(encode(&[]).as_bytes()), Ok(Vec::new()));
+        assert_eq!(decode(&encode(&records())), Ok(records()));
+        assert_eq!(decode(&encode(&[])), Ok(Vec::new()));
+    }
+
+    /// A process of another version reads it.
+    #[test]
+    fn the_file_has_a_head_with_a_checksum_and_a_line_for_each_lease() {
+        let lines = concat!(
+            r#"{"name":"api.example.com","address":"198.51.100.7","client":"10.0.0.1","#,
+            r#""answer":{"upstream":"[2001:db8::53]:53","ttl":60,"owners":["cdn.example.net","edge.example.net"]}}"#,
+            "\n",
+            r#"{"name":"api.example.com","address":"198.51.100.8"}"#,
+            "\n",
+        );
+        let text = String::from_utf8(encode(&records())).expect("it is text");
+        assert_eq!(text, format!("{FORMAT} {}\n{lines}", digest(lines.as_bytes())));
     }
 
     #[test]
     fn a_file_that_is_damaged_or_cut_off_is_not_used_at_all() {
         let whole = encode(&records());
         for at in 0..whole.len() {
-            let mut bytes = whole.clone().into_bytes();
+            let mut bytes = whole.clone();
             bytes[at] ^= 1;
             assert!(decode(&bytes).is_err(), "byte {at} is another");
-            assert!(decode(&whole.as_bytes()[..at]).is_err(), "cut off at {at}");
+            assert!(decode(&whole[..at]).is_err(), "cut off at {at}");
         }
     }
 }

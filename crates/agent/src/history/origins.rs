@@ -3,7 +3,7 @@
 
 use namewall_policy::domain::DomainName;
 use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -52,7 +52,7 @@ pub(crate) struct Origins {
 
 #[derive(Default, Debug)]
 struct Inner {
-    known: FxHashMap<LeaseKey, Arc<Origin>>,
+    known: HashMap<LeaseKey, Arc<Origin>>,
     /// As they came.
     by_client: FxHashMap<Client, VecDeque<LeaseKey>>,
     forgotten: u64,

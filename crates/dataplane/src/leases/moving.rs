@@ -5,7 +5,6 @@
 use super::{GroupAddress, Grouped, LeaseGroups, Writes};
 use namewall_policy::lease::Walk;
 use namewall_policy::{Instant, Lease, LeaseTable};
-use rustc_hash::FxHashSet;
 
 /// A part walks over so many names at most: most of them may have no lease of these groups.
 const NAMES_AT_ONCE: usize = 4_096;
@@ -81,8 +80,9 @@ impl Moving {
             self.walk = next;
             names += STEP;
         }
-        let some = self.pending.split_off(self.pending.len().saturating_sub(most));
-        let some: FxHashSet<GroupAddress> = some.into_iter().collect();
-        some.into_iter().collect()
+        let mut some = self.pending.split_off(self.pending.len().saturating_sub(most));
+        some.sort_unstable();
+        some.dedup();
+        some
     }
 }

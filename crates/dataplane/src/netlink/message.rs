@@ -33,6 +33,11 @@ impl Messages {
         Self::default()
     }
 
+    /// The same with room for so many bytes.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), ..Self::default() }
+    }
+
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -73,20 +78,27 @@ impl Messages {
     }
 
     pub fn bytes(&mut self, kind: u16, value: &[u8]) {
-        let length = (value.len() + 4) as u16;
-        self.bytes.extend_from_slice(&length.to_ne_bytes());
-        self.bytes.extend_from_slice(&kind.to_ne_bytes());
-        self.bytes.extend_from_slice(value);
-        self.pad();
-        self.close();
+        self.written(kind, |bytes| bytes.extend_from_slice(value));
     }
 
     /// A text, with the zero byte the kernel wants.
     pub fn text(&mut self, kind: u16, value: &str) {
-        let mut bytes = Vec::with_capacity(value.len() + 1);
-        bytes.extend_from_slice(value.as_bytes());
-        bytes.push(0);
-        self.bytes(kind, &bytes);
+        self.written(kind, |bytes| {
+            bytes.extend_from_slice(value.as_bytes());
+            bytes.push(0);
+        });
+    }
+
+    /// An attribute whose value is appended by `write`.
+    pub(crate) fn written(&mut self, kind: u16, write: impl FnOnce(&mut Vec<u8>)) {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 2]);
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        write(&mut self.bytes);
+        let length = (self.bytes.len() - at) as u16;
+        self.bytes[at..at + 2].copy_from_slice(&length.to_ne_bytes());
+        self.pad();
+        self.close();
     }
 
     pub fn flag(&mut self, kind: u16) {

@@ -10,6 +10,9 @@ use std::borrow::Borrow;
 
 /// A nested attribute's length has sixteen bits; an element takes some 100 bytes.
 const ELEMENTS_BYTES: usize = 48 << 10;
+/// A transaction with the leases of a look-up takes some 400 bytes, and those of a busy turn a few thousand. Most others
+/// are larger, and few.
+const USUAL_BYTES: usize = 2 << 10;
 /// nft's name for a rule's comment.
 const COMMENT: u8 = 0;
 pub(super) const COMMENT_MAX: usize = 127;
@@ -36,7 +39,7 @@ pub(crate) fn fixed(family: u8, resource: u16) -> [u8; 4] {
 impl Batch {
     pub(crate) fn new<'t>(table: impl Into<TableRef<'t>>) -> Self {
         let TableRef { family, name } = table.into();
-        let mut messages = Messages::new();
+        let mut messages = Messages::with_capacity(USUAL_BYTES);
         messages.begin(wire::BATCH_BEGIN, 0, &fixed(0, SUBSYSTEM));
         Self { messages, family, table: name.to_owned(), sets: 0, operations: 0 }
     }
@@ -250,11 +253,16 @@ impl Batch {
 
 /// A comment as nft reads it: kind, length, text, zero.
 pub(super) fn comment(text: &str) -> Vec<u8> {
-    let text = cut_comment(text);
-    let mut bytes = vec![COMMENT, text.len() as u8 + 1];
+    let mut bytes = Vec::new();
+    write_comment(&mut bytes, cut_comment(text));
+    bytes
+}
+
+/// The same, for a text that is short enough.
+pub(super) fn write_comment(bytes: &mut Vec<u8>, text: &str) {
+    bytes.extend_from_slice(&[COMMENT, text.len() as u8 + 1]);
     bytes.extend_from_slice(text.as_bytes());
     bytes.push(0);
-    bytes
 }
 
 /// As much of a comment as nft takes.

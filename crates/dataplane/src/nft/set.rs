@@ -9,7 +9,7 @@ use super::expression::{family_number, verdict, write_verdict};
 use super::wire::{LIST_ELEMENT, data, element};
 use crate::netlink::Messages;
 use namewall_policy::domain::DomainName;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -213,7 +213,7 @@ impl Element {
                 out.u64(element::TIMEOUT, milliseconds);
                 out.u64(element::EXPIRATION, milliseconds);
                 if let Some(text) = note.as_ref().and_then(LeaseNote::text) {
-                    out.bytes(element::USERDATA, &super::batch::comment(&text));
+                    out.written(element::USERDATA, |bytes| super::batch::write_comment(bytes, &text));
                 }
             }
         });
@@ -254,9 +254,20 @@ impl LeaseNote {
     /// As much of it as fits into a comment; the name is never cut.
     fn text(&self) -> Option<String> {
         let Self { name, asked_by } = self;
-        let fits = |text: &String| text.len() <= super::batch::COMMENT_MAX;
-        let whole = asked_by.map(|client| format!("{name}{ASKED_BY}{client}"));
-        whole.filter(fits).or_else(|| Some(name.to_string()).filter(fits))
+        if name.as_str().len() > super::batch::COMMENT_MAX {
+            return None;
+        }
+        // One piece of memory for all of it: every new lease has such a text.
+        let mut text = String::with_capacity(super::batch::COMMENT_MAX);
+        text.push_str(name.as_str());
+        if let Some(client) = asked_by {
+            // To write into a text cannot fail.
+            let _ = write!(text, "{ASKED_BY}{client}");
+        }
+        if text.len() > super::batch::COMMENT_MAX {
+            text.truncate(name.as_str().len());
+        }
+        Some(text)
     }
 
     pub(crate) fn read(text: &str) -> Option<Self> {
@@ -340,6 +351,27 @@ impl fmt::Debug for Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A note has room for 127 bytes. The client is left out first, then the name.
+    #[test]
+    fn a_note_has_the_name_and_the_client_as_far_as_there_is_room() {
+        let client = Some("10.0.0.1".parse().unwrap());
+        let text = |length: usize, asked_by| {
+            let labels = format!("{}.example.com", vec!["a".repeat(40); 5].join("."));
+            let name: DomainName = labels[labels.len() - length..].trim_start_matches('.').parse().unwrap();
+            (LeaseNote { asked_by, name: name.clone() }.text(), name.to_string())
+        };
+        let (note, name) = text(109, client);
+        assert_eq!(note, Some(format!("{name} asked by 10.0.0.1")));
+        assert_eq!(text(109, None).0, Some(name));
+        let (note, name) = text(110, client);
+        assert_eq!(note, Some(name), "no room for the client");
+        let (note, name) = text(127, client);
+        assert_eq!(note, Some(name));
+        assert_eq!(text(128, client).0, None);
+        let note = LeaseNote::read("example.com asked by 10.0.0.1").unwrap();
+        assert_eq!(note.text().and_then(|text| LeaseNote::read(&text)), Some(note));
+    }
 
     #[test]
     fn keys_have_types_that_nft_can_print() {

@@ -3,8 +3,7 @@
 
 use super::Lease;
 use crate::domain::RulePattern;
-use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 /// So many addresses are remembered, the last ones.
@@ -12,7 +11,7 @@ const MOST: usize = 65_536;
 
 #[derive(Default, Debug)]
 pub(super) struct Evicted {
-    patterns: FxHashMap<IpAddr, Vec<RulePattern>>,
+    patterns: HashMap<IpAddr, Vec<RulePattern>>,
     /// The addresses, as they came.
     order: VecDeque<IpAddr>,
 }

@@ -1,11 +1,12 @@
 //! The names that have opened addresses, by pattern, and whom they are counted to.
 
 use super::end::{Grant, LeaseEnd};
-use super::slab::{Keyed, Slot, hash};
+use super::slab::{Keyed, Slot};
 use crate::domain::{DomainName, RulePattern};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 
 /// Who asked; none if nobody in particular did.
@@ -17,7 +18,7 @@ pub(super) struct Asked(u32);
 
 impl Asked {
     pub(super) fn by(client: Client) -> Self {
-        Self(1 << (hash(client) >> 59))
+        Self(1 << (FxBuildHasher.hash_one(client) >> 59))
     }
 
     pub(super) fn note(&mut self, client: Client) {
@@ -59,14 +60,9 @@ pub(super) struct Named {
     pub(super) next: Slot,
 }
 
-/// The hash by which a name of a pattern is found.
-pub(super) fn hash_of(pattern: Slot, name: &DomainName) -> u64 {
-    hash((pattern, name))
-}
-
 impl Keyed for Named {
-    fn hash(&self) -> u64 {
-        hash_of(self.pattern, &self.name)
+    fn hash(&self, secret: &RandomState) -> u64 {
+        secret.hash_one((self.pattern, &self.name))
     }
 
     fn next(&mut self) -> &mut Slot {

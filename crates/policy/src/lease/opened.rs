@@ -2,8 +2,10 @@
 //! addresses have one name of one pattern; thousands of names may share one.
 
 use super::end::Moment;
-use super::slab::{Indexed, Keyed, Slot, hash};
+use super::slab::{Indexed, Keyed, Slot};
 use rustc_hash::FxHashMap;
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 
 /// A name that keeps an address open, and until when.
@@ -25,8 +27,8 @@ struct OpenAt {
 }
 
 impl Keyed for OpenAt {
-    fn hash(&self) -> u64 {
-        hash(self.address)
+    fn hash(&self, secret: &RandomState) -> u64 {
+        secret.hash_one(self.address)
     }
 
     fn next(&mut self) -> &mut Slot {
@@ -43,7 +45,7 @@ impl Keyed for OpenAt {
 pub(super) struct Openings {
     addresses: Indexed<OpenAt>,
     /// Those that more than one name has opened, with a list of patterns each.
-    shared: FxHashMap<IpAddr, Vec<Opened>>,
+    shared: HashMap<IpAddr, Vec<Opened>>,
 }
 
 /// What a pattern opens at one address.
@@ -66,7 +68,7 @@ impl Openings {
     }
 
     fn find(&self, address: IpAddr) -> Option<Slot> {
-        self.addresses.find(hash(address), |one| one.address == address)
+        self.addresses.find(address, |one| one.address == address)
     }
 
     fn by(&self, address: IpAddr) -> Option<Opening> {
@@ -251,6 +253,22 @@ mod tests {
 
     fn of_one(_: Slot) -> Option<Slot> {
         Some(PATTERN)
+    }
+
+    /// Whoever answers questions chooses the addresses, and names too: none of them may make look-ups slow.
+    #[test]
+    fn s6_5_addresses_that_are_near_each_other_are_found_at_once() {
+        let numbers = || 0..50_000_u32;
+        let v4 = numbers().map(|number| IpAddr::V4((0x0b00_0000 + number).into()));
+        let first = std::net::Ipv6Addr::new(0x2600, 0, 0, 0, 0, 0, 0, 0).to_bits();
+        let low = numbers().map(|number| IpAddr::V6((first + u128::from(number)).into()));
+        let high = numbers().map(|number| IpAddr::V6((first + (u128::from(number) << 64)).into()));
+        for addresses in [v4.collect::<Vec<_>>(), low.collect(), high.collect()] {
+            let mut openings = Openings::default();
+            addresses.iter().for_each(|&address| openings.open(address, opening(1, 1), of_one));
+            let longest = openings.addresses.longest_chain();
+            assert!(longest <= 16, "{longest} addresses have one chain, as has {}", addresses[0]);
+        }
     }
 
     #[test]

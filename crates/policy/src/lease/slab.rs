@@ -2,10 +2,12 @@
 //! Those of an [`Indexed`] are also found by a key that they have.
 //!
 //! The index is a list of chains: it takes four bytes for each thing, and things
-//! that come and go never make it larger.
+//! that come and go never make it larger. Its hash has a secret key: names and
+//! addresses are chosen by whoever answers questions, and many in one chain would
+//! make every grant slow. A fast hash without a key had 128 IPv6 addresses of one
+//! network in each chain, without anybody meaning it.
 
-use rustc_hash::FxBuildHasher;
-use std::hash::{BuildHasher as _, Hash};
+use std::hash::{BuildHasher as _, Hash, RandomState};
 
 /// The number of a thing.
 pub(super) type Slot = u32;
@@ -86,15 +88,11 @@ impl<T> Slab<T> {
 
 /// A thing that is found by a key.
 pub(super) trait Keyed {
-    /// The hash of its key, as `hash` makes it.
-    fn hash(&self) -> u64;
+    /// The hash of its key by the secret of the index.
+    fn hash(&self, secret: &RandomState) -> u64;
     /// The next thing in its chain. It is the index's to change.
     fn next(&mut self) -> &mut Slot;
     fn next_slot(&self) -> Slot;
-}
-
-pub(super) fn hash(key: impl Hash) -> u64 {
-    FxBuildHasher.hash_one(key)
 }
 
 #[derive(Clone, Debug)]
@@ -102,11 +100,12 @@ pub(super) struct Indexed<T> {
     things: Slab<T>,
     /// Where the chain of each hash begins; their number is a power of two.
     heads: Vec<Slot>,
+    secret: RandomState,
 }
 
 impl<T> Default for Indexed<T> {
     fn default() -> Self {
-        Self { things: Slab::default(), heads: Vec::new() }
+        Self { things: Slab::default(), heads: Vec::new(), secret: RandomState::new() }
     }
 }
 
@@ -138,8 +137,9 @@ impl<T: Keyed> Indexed<T> {
         self.things.len()
     }
 
-    pub(super) fn find(&self, hash: u64, is_it: impl Fn(&T) -> bool) -> Option<Slot> {
-        let mut slot = *self.heads.get(self.chain(hash))?;
+    /// The thing with this key, which `is_it` knows it by.
+    pub(super) fn find(&self, key: impl Hash, is_it: impl Fn(&T) -> bool) -> Option<Slot> {
+        let mut slot = *self.heads.get(self.chain(self.secret.hash_one(key)))?;
         loop {
             let thing = self.things.get(slot)?;
             if is_it(thing) {
@@ -154,7 +154,7 @@ impl<T: Keyed> Indexed<T> {
         if self.things.len() >= self.heads.len() {
             self.lengthen(self.things.len() + 1);
         }
-        let chain = self.chain(thing.hash());
+        let chain = self.chain(thing.hash(&self.secret));
         let slot = self.things.insert(thing);
         let next = std::mem::replace(&mut self.heads[chain], slot);
         self.things.get_mut(slot).into_iter().for_each(|thing| *thing.next() = next);
@@ -163,7 +163,7 @@ impl<T: Keyed> Indexed<T> {
 
     pub(super) fn remove(&mut self, slot: Slot) -> Option<T> {
         let gone = self.things.remove(slot)?;
-        let (chain, next) = (self.chain(gone.hash()), gone.next_slot());
+        let (chain, next) = (self.chain(gone.hash(&self.secret)), gone.next_slot());
         let head = self.heads.get_mut(chain)?;
         if *head == slot {
             *head = next;
@@ -192,19 +192,23 @@ impl<T: Keyed> Indexed<T> {
         self.heads = vec![NONE; least.next_power_of_two()];
         let mask = self.heads.len() - 1;
         for (slot, thing) in self.things.iter_mut() {
-            let head = &mut self.heads[fold(thing.hash()) & mask];
+            let head = &mut self.heads[thing.hash(&self.secret) as usize & mask];
             *thing.next() = std::mem::replace(head, slot);
         }
     }
 
     fn chain(&self, hash: u64) -> usize {
-        fold(hash) & self.heads.len().wrapping_sub(1)
+        hash as usize & self.heads.len().wrapping_sub(1)
     }
-}
 
-/// All bits of a hash count.
-fn fold(hash: u64) -> usize {
-    (hash ^ (hash >> 32)) as usize
+    /// How many things the longest chain has.
+    #[cfg(test)]
+    pub(super) fn longest_chain(&self) -> usize {
+        let length = |head: &Slot| {
+            std::iter::successors(self.things.get(*head), |thing| self.things.get(thing.next_slot())).count()
+        };
+        self.heads.iter().map(length).max().unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -229,8 +233,8 @@ mod tests {
 
     impl Keyed for Number {
         // Many share a chain.
-        fn hash(&self) -> u64 {
-            u64::from(self.number % 7)
+        fn hash(&self, secret: &RandomState) -> u64 {
+            secret.hash_one(self.number % 7)
         }
 
         fn next(&mut self) -> &mut Slot {
@@ -248,7 +252,7 @@ mod tests {
         let mut expected = std::collections::BTreeMap::new();
         for step in 0..4_000_u32 {
             let number = step.wrapping_mul(2_654_435_761) % 97;
-            let find = |index: &Indexed<Number>| index.find(u64::from(number % 7), |one| one.number == number);
+            let find = |index: &Indexed<Number>| index.find(number % 7, |one| one.number == number);
             assert_eq!(find(&index), expected.get(&number).copied());
             match expected.remove(&number) {
                 Some(slot) => assert_eq!(index.remove(slot).map(|one| one.number), Some(number)),

@@ -11,7 +11,7 @@ use super::revise::{Carried, Plan, Revision, Rules};
 use super::survey::Survey;
 use super::{Before, Instant, Lease, LeaseTable};
 use crate::domain::RulePattern;
-use rustc_hash::FxHashSet;
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub struct LeaseStore {
     /// What is under way, in order.
     journal: Vec<Step>,
     /// The addresses of the grant under way.
-    unacknowledged: FxHashSet<IpAddr>,
+    unacknowledged: HashSet<IpAddr>,
     /// What has been carried over, and what is on its way.
     carried: [Option<Carried>; 2],
     evicted: Evicted,

@@ -16,7 +16,7 @@ mod view;
 pub use view::Walk;
 
 use super::end::LeaseEnd;
-use super::names::{AccountKey, Asked, Client, Named, Names, OpenAddress, Place, hash_of};
+use super::names::{AccountKey, Asked, Client, Named, Names, OpenAddress, Place};
 use super::opened::{Opening, Openings};
 use super::slab::{Indexed, Slab, Slot};
 use super::{Instant, Lease, carried};
@@ -24,6 +24,7 @@ use crate::addr::Cidr;
 use crate::domain::{DomainName, RulePattern};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,7 +90,7 @@ pub struct LeaseTable {
     /// The prefixes of translators in this network.
     translators: Vec<Cidr>,
     /// The IPv6 addresses among those that are open that carry an IPv4 address, by that.
-    carriers: FxHashMap<Ipv4Addr, Vec<IpAddr>>,
+    carriers: HashMap<Ipv4Addr, Vec<IpAddr>>,
 }
 
 /// What has just come, and does not go for it.
@@ -268,7 +269,7 @@ impl LeaseTable {
     }
 
     fn find(&self, pattern: Slot, name: &DomainName) -> Option<Slot> {
-        self.names.find(hash_of(pattern, name), |named| named.pattern == pattern && named.name == *name)
+        self.names.find((pattern, name), |named| named.pattern == pattern && named.name == *name)
     }
 
     fn named(&self, lease: &Lease) -> Option<&Named> {
