@@ -4,7 +4,6 @@
 use crate::share::{Heard, Share};
 use namewall_cluster::Key;
 use namewall_cluster::kinds::dns_name_resolver::unresolved_message;
-use namewall_cluster::resolver::Bounds;
 use namewall_kubernetes::{NameObject, Outcome, Publisher, SharedAddress};
 use namewall_policy::domain::DomainName;
 use namewall_policy::lease::Lifetimes;
@@ -159,16 +158,15 @@ impl LearnedElsewhere {
                 let fresh = PublishedAddress { lookup, until, is_collected, is_failing };
                 addresses.insert(key, PublishedAddress { is_failing, ..same.unwrap_or(fresh) });
             }
-            // Others fold names into the wildcard, and a full object gives names up. Nobody has another reason to remove
-            // a name before its time: DNS may still return it.
-            let has_room = object.status.resolved_names.len() < Bounds::default().names / 2;
+            // Others fold names into the wildcard, and a full object gives names up for new ones. Nobody has another
+            // reason to remove a name before its time: DNS may still return it.
+            let has_shrunk = name_count(&addresses) < name_count(&before);
             let is_folded = |address: IpAddr| addresses.contains_key(&(object.pattern.clone(), address));
             let is_lost = |address: IpAddr, known: &PublishedAddress| {
-                known.is_failing || known.until <= now || (has_room && !is_folded(address))
+                known.is_failing || known.until <= now || (has_shrunk && !is_folded(address))
             };
-            let is_lost_entry =
-                |((_, address), known): &(&(String, IpAddr), &PublishedAddress)| is_lost(*address, known);
-            lost.extend(before.iter().filter(is_lost_entry).map(|((name, _), _)| name.clone()));
+            let lost_entries = before.iter().filter(|((_, address), known)| is_lost(*address, known));
+            lost.extend(lost_entries.map(|((name, _), _)| name.clone()));
             let is_there = |name: &String| addresses.range((name.clone(), LOWEST)..).next();
             lost.retain(|name| is_there(name).is_none_or(|((known, _), _)| known != name));
             while lost.len() > MOST_LOST {
@@ -257,6 +255,11 @@ impl LearnedElsewhere {
 /// The key of what is not an object: no object's name is empty.
 fn adopted() -> Key {
     Key { namespace: "".into(), name: "".into() }
+}
+
+fn name_count(addresses: &BTreeMap<(String, IpAddr), PublishedAddress>) -> usize {
+    let names: BTreeSet<&str> = addresses.keys().map(|(name, _)| name.as_str()).collect();
+    names.len()
 }
 
 fn unexpired(addresses: &BTreeMap<(String, IpAddr), PublishedAddress>, now: Instant) -> impl Iterator<Item = Heard> {
