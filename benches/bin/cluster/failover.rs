@@ -30,6 +30,7 @@ pub(crate) fn measure(kills: usize) -> Result<()> {
     let start = |at: usize| rig.start_controller(NODES[at], REPLICAS[at]);
     let mut replicas = vec![start(0)?, start(1)?];
     wait_until(|| leader().is_some())?;
+    rig.wait_for_names()?;
     let (server, pod) = (SocketAddr::new(SERVER.parse()?, 53), rig.sandbox.place(POD.parse()?)?);
     for number in 0..ZONE.names {
         let name = format!("n{number}.load.example").parse()?;

@@ -1,7 +1,8 @@
-//! Two nodes with an agent each. A pod of the first looks names up, a thousand a
-//! minute; how long after its answer the second has each of them open.
+//! Two nodes with an agent each, and a controller. A pod of the first looks names up
+//! under one wildcard, a thousand a minute; how long after its answer the second has
+//! each of them open.
 
-use crate::rig::{Rig, SERVER, ask};
+use crate::rig::{NODES, Rig, SERVER, ask};
 use anyhow::{Result, ensure};
 use namewall_bench::figures::{figure, quantile};
 use namewall_sandbox::Ask;
@@ -14,12 +15,15 @@ use std::time::{Duration, Instant};
 const POD: &str = "10.244.1.10";
 /// From one lookup to the next: 1,000 a minute.
 const PERIOD: Duration = Duration::from_millis(60);
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// An agent that is asked more often is busy with answering.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long after its answer a name may take to be open on the other node.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn measure(lookups: usize) -> Result<()> {
     let rig = Rig::build("nodes", lookups)?;
+    let _controller = rig.start_controller(NODES[1], "one")?;
+    rig.wait_for_names()?;
     let Rig { sandbox, sockets, .. } = &rig;
     let (server, pod) = (SocketAddr::new(SERVER.parse()?, 53), sandbox.place(POD.parse()?)?);
     let (mut answers, mut leases) = (Vec::new(), Vec::new());
@@ -54,6 +58,7 @@ pub(crate) fn measure(lookups: usize) -> Result<()> {
         sleep(LOOK_EVERY);
     }
     figure("cluster_nodes_names_a_minute", lookups as f64 * 60.0 / begin.elapsed().as_secs_f64());
+    figure("cluster_nodes_objects", rig.name_objects()? as f64);
     for (what, times) in [("answer", &answers), ("lease", &leases)] {
         for (name, share) in [("p50", 0.5), ("p99", 0.99), ("most", 1.0)] {
             figure(&format!("cluster_nodes_{what}_{name}_ms"), quantile(times, share));

@@ -75,6 +75,18 @@ impl Rig {
         let log = self.folder.0.join(format!("controller-{identity}.log"));
         self.sandbox.node(node).context("there is the node")?.enter(|| Process::start(command, &log))?
     }
+
+    /// Waits until the controller has made the object of the wildcard. Returns how many objects there are.
+    pub(crate) fn wait_for_names(&self) -> Result<usize> {
+        wait_until(|| self.name_objects().is_ok_and(|count| count > 0))?;
+        self.name_objects()
+    }
+
+    /// How many DNSNameResolvers there are.
+    pub(crate) fn name_objects(&self) -> Result<usize> {
+        let all = self.plane.get(&["dnsnameresolvers", "-n", "namewall"])?;
+        Ok(all["items"].as_array().map_or(0, Vec::len))
+    }
 }
 
 /// Nodes and pods, for the sandbox; the API server has their statuses told apart.
@@ -117,9 +129,7 @@ fn populate(plane: &ControlPlane) -> Result<()> {
     plane.apply(&format!(
         "apiVersion: k8s.ovn.org/v1\nkind: EgressFirewall\nmetadata: {{name: default, namespace: shop}}\nspec:\n  egress:\n    \
          - {{type: Allow, to: {{dnsName: \"*.load.example\"}}}}\n    - {{type: Allow, to: {{cidrSelector: {SERVER}/32}}}}\n    \
-         - {{type: Deny, to: {{cidrSelector: 0.0.0.0/0}}}}\n---\n\
-         apiVersion: network.openshift.io/v1alpha1\nkind: DNSNameResolver\n\
-         metadata: {{name: dns-load, namespace: namewall}}\nspec: {{name: \"*.load.example.\"}}\n"
+         - {{type: Deny, to: {{cidrSelector: 0.0.0.0/0}}}}\n"
     ))
 }
 

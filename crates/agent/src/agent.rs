@@ -291,8 +291,10 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
                 if change.has_new_rules || !self.source.is_busy() {
                     log_change(&state, &change, self.clock.now().since(began));
                 }
+                let learner = state.node.learner().clone();
                 drop(state);
                 if change.has_new_rules {
+                    self.elsewhere.forget_deleted(|name| learner.renews(name));
                     // A new rule may open what other nodes learned before it came.
                     let mut heard = self.elsewhere.unexpired();
                     heard.extend(self.renewals.unexpired(self.clock.now()));

@@ -25,6 +25,10 @@ const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// A name keeps its addresses for so many failures (S8.7); after that it is looked up less often.
 const MOST_FAILURES: u32 = 5;
 const TRY_RARELY: Duration = Duration::from_secs(60);
+/// A name whose lookup has not ended keeps its addresses for so long at most, and is given more time so long before they
+/// end.
+const MOST_POSTPONED: Duration = Duration::from_secs(300);
+const POSTPONE_BEFORE: Duration = Duration::from_secs(2);
 /// Leases of denied names are granted again so long before they end, or with their grace if that is longer.
 const KEEP_BEFORE: Duration = Duration::from_secs(3);
 /// Lookups at the same time. Names of rules come before those that wildcards have collected.
@@ -36,6 +40,8 @@ pub struct Renewals {
     names: BTreeMap<String, Renewed>,
     denied: DeniedNames,
     under_way: BTreeSet<String>,
+    /// Names that are due, and whose lookup cannot be made yet.
+    waiting: Vec<String>,
     lookups: Box<dyn Lookups>,
     look_at: Instant,
 }
@@ -94,7 +100,8 @@ pub struct Renewal {
 impl Renewals {
     pub fn new(lookups: Box<dyn Lookups>) -> Self {
         let (names, denied) = (BTreeMap::new(), DeniedNames::default());
-        Self { names, denied, under_way: BTreeSet::new(), lookups, look_at: Instant::default() }
+        let (under_way, waiting) = (BTreeSet::new(), Vec::new());
+        Self { names, denied, under_way, waiting, lookups, look_at: Instant::default() }
     }
 
     /// Orders the lookups that are due, and returns what others have found, to be opened.
@@ -133,6 +140,7 @@ impl Renewals {
             let ending = renewing.rules.ending_denials(grace.max(KEEP_BEFORE));
             kept = self.denied.keep(ending, &Known { now, grace, published: &published });
             self.order(renewing, &published, now);
+            heard.extend(self.postpone(grace, &published, now));
         }
         Renewal { heard, kept }
     }
@@ -163,6 +171,24 @@ impl Renewals {
         }
     }
 
+    /// A lookup that waits for its turn, or for an answer, says nothing against the addresses (S8.7): those that are
+    /// about to end last a little longer. Returns these.
+    fn postpone(&mut self, grace: Duration, published: &BTreeMap<&str, PublishedName>, now: Instant) -> Vec<Heard> {
+        let mut heard = Vec::new();
+        for name in self.waiting.iter().chain(&self.under_way) {
+            let Some(known) = published.get(name.as_str()) else { continue };
+            let mut renewed = self.names.get(name).cloned().unwrap_or_else(|| Renewed::of(known));
+            let is_ending = |until: &Instant| *until + grace > now && *until + grace <= now + POSTPONE_BEFORE;
+            let ending = renewed.addresses.values_mut().filter(|until| is_ending(until));
+            let lengthened = ending.map(|until| *until = now + TRY_AGAIN).count();
+            if lengthened > 0 && now.since(renewed.due) <= MOST_POSTPONED {
+                heard.extend(renewed.heard(name, now));
+                self.names.insert(name.clone(), renewed);
+            }
+        }
+        heard
+    }
+
     fn order(&mut self, renewing: &Renewing<'_>, published: &BTreeMap<&str, PublishedName>, now: Instant) {
         let due = |name: &str, known: &PublishedName| match self.names.get(name) {
             Some(renewed) => renewed.due,
@@ -184,13 +210,16 @@ impl Renewals {
         wanted.sort_unstable();
         let (first, spare) = renewing.servers.split_at(renewing.servers.len().min(1));
         let room = MOST_UNDER_WAY.saturating_sub(self.under_way.len());
-        let mut ordered = BTreeSet::new();
+        let (mut ordered, mut waiting) = (BTreeSet::new(), Vec::new());
         for name in wanted.into_iter().map(|(_, _, name)| name) {
-            if ordered.len() < room && ordered.insert(name.to_owned()) {
+            if ordered.len() >= room {
+                waiting.push(name.to_owned());
+            } else if ordered.insert(name.to_owned()) {
                 self.lookups.order(Order { name: name.to_owned(), servers: first.to_vec(), spare: spare.to_vec() });
             }
         }
         self.under_way.extend(ordered);
+        self.waiting = waiting;
     }
 }
 
@@ -203,6 +232,12 @@ impl Renewed {
         let addresses: BTreeMap<IpAddr, Instant> = found.iter().map(|(address, ttl)| (*address, end(*ttl))).collect();
         let due = addresses.values().min().copied()?;
         Some(Self { addresses, due, failures: 0, is_gone: false })
+    }
+
+    /// As others have published it.
+    fn of(known: &PublishedName) -> Self {
+        let (addresses, due) = (known.addresses.clone(), known.over_since() + WAIT);
+        Self { addresses, due, failures: 0, is_gone: false }
     }
 
     fn gone(due: Instant, failures: u32) -> Self {
@@ -232,15 +267,17 @@ mod tests {
     use namewall_policy::Lease;
     use namewall_policy::domain::{DomainPattern, RulePattern};
     use namewall_runtime::ManualClock;
+    use std::net::Ipv4Addr;
     use std::sync::{Arc, Mutex};
 
     const NAME: &str = "www.example.com.";
 
-    /// Answers each order with what is set, at once.
+    /// Answers each order with what is set, at once, or so many at a time.
     #[derive(Clone, Debug)]
     struct Fake {
         says: Arc<Mutex<Found>>,
         asked: Arc<Mutex<Vec<Order>>>,
+        at_a_time: Arc<Mutex<usize>>,
     }
 
     impl Lookups for Fake {
@@ -250,8 +287,10 @@ mod tests {
 
         fn take_done(&mut self) -> Vec<Done> {
             let found = self.says.lock().expect("no panic").clone();
-            let asked = std::mem::take(&mut *self.asked.lock().expect("no panic"));
-            asked.into_iter().map(|order| Done { name: order.name, found: found.clone(), is_whole: true }).collect()
+            let mut asked = self.asked.lock().expect("no panic");
+            let count = asked.len().min(*self.at_a_time.lock().expect("no panic"));
+            let done = asked.drain(..count);
+            done.map(|order| Done { name: order.name, found: found.clone(), is_whole: true }).collect()
         }
     }
 
@@ -289,13 +328,19 @@ mod tests {
             let mut elsewhere = LearnedElsewhere::new(Arc::new(clock.clone()));
             elsewhere.take(Vec::new());
             tell(&mut elsewhere, 1_000, 30);
-            let dns = Fake { says: Arc::new(Mutex::new(Ok(vec![(address(1), 30)]))), asked: Arc::default() };
+            let says = Arc::new(Mutex::new(Ok(vec![(address(1), 30)])));
+            let dns = Fake { says, asked: Arc::default(), at_a_time: Arc::new(Mutex::new(usize::MAX)) };
             let open = BTreeMap::from([(address(1), elsewhere.now() + Duration::from_secs(30) + GRACE)]);
             Self { clock, elsewhere, renewals: Renewals::new(Box::new(dns.clone())), dns, open, lookups: 0 }
         }
 
         fn answer(&self, found: Found) {
             *self.dns.says.lock().expect("no panic") = found;
+        }
+
+        /// So many lookups end in a turn, of which there are four in a second.
+        fn slow_down(&self, at_a_time: usize) {
+            *self.dns.at_a_time.lock().expect("no panic") = at_a_time;
         }
 
         /// Lets seconds go by, and returns how many of them an address was closed in.
@@ -375,6 +420,85 @@ mod tests {
         node.pass(40, address(1));
         assert_eq!(node.pass(10, address(1)), 10);
         node.elsewhere.take(vec![(empty.key, None)]);
+        node.elsewhere.forget_deleted(|_| false);
+        node.lookups = 0;
+        node.pass(120, address(1));
+        assert_eq!(node.lookups, 0, "no rule has it any more");
+    }
+
+    #[test]
+    fn s8_7_a_name_whose_lookup_is_not_answered_yet_stays_open() {
+        let mut node = Outage::new();
+        node.slow_down(0);
+        assert_eq!(node.pass(300, address(1)), 0, "it may still be answered");
+        node.pass(60, address(1));
+        assert_eq!(node.pass(20, address(1)), 20, "it has an end");
+        node.slow_down(usize::MAX);
+        node.pass(2, address(1));
+        assert_eq!(node.pass(60, address(1)), 0);
+    }
+
+    /// 40 lookups end in a second, and 2,000 names are due every 30 seconds.
+    #[test]
+    fn s8_7_names_that_wait_for_their_turn_stay_open() {
+        let mut node = Outage::new();
+        let mut many = object(2_000, 30);
+        let item = many.status.resolved_names.remove(0);
+        let numbered = |number: u16| {
+            let mut item = item.clone();
+            item.dns_name = format!("n{number}.example.com.");
+            item.resolved_addresses[0].ip =
+                Ipv4Addr::from([198, 18, (number / 250) as u8, (number % 250) as u8]).to_string();
+            item
+        };
+        many.pattern = "*.example.com.".to_owned();
+        many.status.resolved_names = (0..2_000).map(numbered).collect();
+        node.elsewhere.take(vec![(many.key.clone(), Some(many))]);
+        let first = node.elsewhere.unexpired();
+        assert_eq!(first.len(), 2_000);
+        node.open = first.iter().map(|one| (one.address, node.elsewhere.now() + one.left + GRACE)).collect();
+        node.slow_down(10);
+        node.answer(Err("Timeout".to_owned()));
+        // Each has its own address: what is found must not be what is asked for.
+        for second in 0..60 {
+            node.pass(1, address(1));
+            let now = node.elsewhere.now();
+            let closed = node.open.values().filter(|until| **until <= now).count();
+            assert_eq!(closed, 0, "after {second} s");
+        }
+    }
+
+    /// OpenShift's plugin removes other entries than those that it has folded into the wildcard.
+    #[test]
+    fn s8_7_a_name_that_another_writer_removes_stays_open_while_dns_returns_it() {
+        let mut node = Outage::new();
+        node.pass(10, address(1));
+        let mut without = object(0, 0);
+        without.status.resolved_names.clear();
+        node.elsewhere.take(vec![(without.key.clone(), Some(without))]);
+        assert_eq!(node.pass(600, address(1)), 0, "DNS returns it");
+        assert!((15..=25).contains(&node.lookups), "{}", node.lookups);
+    }
+
+    #[test]
+    fn a_name_that_is_folded_into_its_wildcard_is_not_looked_up() {
+        let mut node = Outage::new();
+        let mut folded = object(1_000, 300);
+        folded.pattern = "*.example.com.".to_owned();
+        node.elsewhere.take(vec![(folded.key.clone(), Some(folded.clone()))]);
+        folded.status.resolved_names[0].dns_name = "*.example.com.".to_owned();
+        node.elsewhere.take(vec![(folded.key.clone(), Some(folded))]);
+        node.pass(200, address(1));
+        assert_eq!(node.lookups, 0);
+    }
+
+    #[test]
+    fn s8_7_names_of_an_object_that_is_deleted_stay_open_while_a_rule_has_them() {
+        let mut node = Outage::new();
+        node.pass(20, address(1));
+        node.elsewhere.take(vec![(object(0, 0).key, None)]);
+        assert_eq!(node.pass(600, address(1)), 0, "DNS returns it");
+        node.elsewhere.forget_deleted(|_| false);
         node.lookups = 0;
         node.pass(120, address(1));
         assert_eq!(node.lookups, 0, "no rule has it any more");
@@ -419,6 +543,7 @@ mod tests {
         let mut node = Outage::new();
         node.pass(60, address(1));
         node.elsewhere.take(vec![(object(0, 0).key, None)]);
+        node.elsewhere.forget_deleted(|_| false);
         node.lookups = 0;
         node.pass(60, address(1));
         assert_eq!((node.lookups, node.renewals.unexpired(node.elsewhere.now())), (0, Vec::new()));

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// How long an answer waits until it is published (S8.5). On this node it is open already.
 const HOLD: Duration = Duration::from_millis(50);
 
-/// So many names of an object are looked up here after it has lost them.
+/// So many names of an object are looked up here after it has lost them, and so many of all that were deleted.
 const MOST_LOST: usize = 1_000;
 /// No address is before this one.
 const LOWEST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -53,9 +53,12 @@ pub struct LearnedElsewhere {
     objects: BTreeMap<Key, BTreeMap<(String, IpAddr), PublishedAddress>>,
     /// The messages about names that could not be resolved.
     unresolved: BTreeMap<Key, Vec<String>>,
-    /// Names that an object lost after lookups had failed, or after nobody could write them for longer than their TTL:
-    /// DNS may still return their addresses (S8.7).
+    /// Names that an object lost after lookups had failed, after nobody could write them for longer than their TTL, or
+    /// without any reason: DNS may still return their addresses (S8.7).
     lost: BTreeMap<Key, BTreeSet<String>>,
+    /// Names of objects that were deleted. A rule may still have them: nobody but the controller should delete an
+    /// object, and what a wildcard's object had collected is in no other one.
+    deleted: BTreeSet<String>,
     has_begun: bool,
     clock: Arc<dyn Clock>,
     /// What every longer TTL counts as (S6.3).
@@ -93,6 +96,11 @@ impl PublishedName {
         Self { addresses, is_collected: false, last: (0, due), is_failing: false, is_lost: false }
     }
 
+    /// When the TTL of its last lookup is over.
+    pub(crate) fn over_since(&self) -> Instant {
+        self.last.1
+    }
+
     /// When it should be looked up again.
     pub(crate) fn due(&self) -> Instant {
         if self.is_failing { Instant::default() } else { self.last.1 }
@@ -102,7 +110,8 @@ impl PublishedName {
 impl LearnedElsewhere {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (objects, unresolved, lost) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { objects, unresolved, lost, has_begun: false, clock, maximum: Lifetimes::default().maximum }
+        let (deleted, maximum) = (BTreeSet::new(), Lifetimes::default().maximum);
+        Self { objects, unresolved, lost, deleted, has_begun: false, clock, maximum }
     }
 
     /// What every longer TTL counts as, from now on.
@@ -121,7 +130,13 @@ impl LearnedElsewhere {
             let before = self.objects.remove(&key).unwrap_or_default();
             self.unresolved.remove(&key);
             let mut lost = self.lost.remove(&key).unwrap_or_default();
-            let Some(object) = object else { continue };
+            let Some(object) = object else {
+                self.deleted.extend(before.into_keys().map(|(name, _)| name).chain(lost));
+                while self.deleted.len() > MOST_LOST {
+                    self.deleted.pop_last();
+                }
+                continue;
+            };
             let failing = object.status.resolved_names.iter().filter(|item| item.resolution_failures > 0);
             let failing: BTreeSet<&str> = failing.map(|item| item.dns_name.as_str()).collect();
             let unresolved = object.status.unresolved().map(|(name, why)| unresolved_message(name, why));
@@ -143,8 +158,15 @@ impl LearnedElsewhere {
                 let fresh = PublishedAddress { lookup, until, is_collected, is_failing };
                 addresses.insert(key, PublishedAddress { is_failing, ..same.unwrap_or(fresh) });
             }
-            let is_lost = |known: &PublishedAddress| known.is_failing || known.until <= now;
-            lost.extend(before.iter().filter(|(_, known)| is_lost(known)).map(|((name, _), _)| name.clone()));
+            // Others fold names into the wildcard, and a full object gives names up for new ones. Nobody has another
+            // reason to remove a name before its time: DNS may still return it.
+            let has_shrunk = name_count(&addresses) < name_count(&before);
+            let is_folded = |address: IpAddr| addresses.contains_key(&(object.pattern.clone(), address));
+            let is_lost = |address: IpAddr, known: &PublishedAddress| {
+                known.is_failing || known.until <= now || (has_shrunk && !is_folded(address))
+            };
+            let lost_entries = before.iter().filter(|((_, address), known)| is_lost(*address, known));
+            lost.extend(lost_entries.map(|((name, _), _)| name.clone()));
             let is_there = |name: &String| addresses.range((name.clone(), LOWEST)..).next();
             lost.retain(|name| is_there(name).is_none_or(|((known, _), _)| known != name));
             while lost.len() > MOST_LOST {
@@ -174,6 +196,11 @@ impl LearnedElsewhere {
     /// The objects are known again.
     pub(crate) fn forget_adopted(&mut self) {
         self.objects.remove(&adopted());
+    }
+
+    /// Forgets the names of deleted objects that no rule has any more.
+    pub(crate) fn forget_deleted(&mut self, is_used: impl Fn(&DomainName) -> bool) {
+        self.deleted.retain(|name| DomainName::parse_recorded(name).is_ok_and(|name| is_used(&name)));
     }
 
     /// The messages about names that could not be resolved.
@@ -209,7 +236,7 @@ impl LearnedElsewhere {
                 Ordering::Greater => (looked_up, until),
             };
         }
-        for name in self.lost.values().flatten() {
+        for name in self.lost.values().flatten().chain(&self.deleted) {
             let last = (0, Instant::default());
             let addresses = BTreeMap::new();
             let lost = PublishedName { addresses, is_collected: true, last, is_failing: true, is_lost: true };
@@ -228,6 +255,11 @@ impl LearnedElsewhere {
 /// The key of what is not an object: no object's name is empty.
 fn adopted() -> Key {
     Key { namespace: "".into(), name: "".into() }
+}
+
+fn name_count(addresses: &BTreeMap<(String, IpAddr), PublishedAddress>) -> usize {
+    let names: BTreeSet<&str> = addresses.keys().map(|(name, _)| name.as_str()).collect();
+    names.len()
 }
 
 fn unexpired(addresses: &BTreeMap<(String, IpAddr), PublishedAddress>, now: Instant) -> impl Iterator<Item = Heard> {

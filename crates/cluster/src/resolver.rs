@@ -34,6 +34,29 @@ impl Default for Bounds {
     }
 }
 
+/// A wildcard with so many names in each of its objects gets more objects, its parts, up to so many: each write costs
+/// the API server time for every name in the object.
+pub const PART_NAMES: usize = 50;
+pub const MOST_PARTS: usize = 40;
+
+/// What the `number`th part of a wildcard is called. The first is named as if it were the only one (`object_name`).
+pub fn part_name(wildcard: &str, number: usize) -> String {
+    format!("{}-{number}", object_name(wildcard, 0))
+}
+
+impl Bounds {
+    /// The bounds of one of so many parts: together they hold as much as one object would. A part that has more since
+    /// before there were as many keeps it.
+    pub fn of_part(self, parts: usize, status: &Status) -> Self {
+        let held: usize = status.resolved_names.iter().map(|item| item.resolved_addresses.len()).sum();
+        Self {
+            names: (self.names / parts).max(if parts > 1 { status.resolved_names.len() } else { 0 }),
+            addresses: (self.addresses / parts).max(if parts > 1 { held.max(self.addresses_per_name) } else { 0 }),
+            addresses_per_name: self.addresses_per_name,
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self { minimum_ttl: 5, failure_threshold: 5, grace: SignedDuration::from_secs(5), bounds: Bounds::default() }
@@ -121,13 +144,14 @@ impl<'s> Resolver<'s> {
             return false;
         }
         let found = lookup.addresses(addresses);
-        let before = self.status.clone();
+        let mut has_changed = false;
         match self.position(lookup.name) {
-            Some(at) => renew(&mut self.status.resolved_names[at], &found, lookup),
+            Some(at) => has_changed = renew(&mut self.status.resolved_names[at], &found, lookup),
             // What the wildcard says already need not be said again for each of its names.
             None if !is_wildcard(lookup.name)
                 && self.wildcard().is_some_and(|whole| covers(whole, &found, lookup.now)) => {}
             None => {
+                has_changed = true;
                 let new = ResolvedName {
                     conditions: vec![lookup.condition("False", "NOERROR")],
                     dns_name: lookup.name.to_owned(),
@@ -138,11 +162,12 @@ impl<'s> Resolver<'s> {
             }
         }
         if is_wildcard(lookup.name) {
-            self.put_first(lookup.name);
-            self.fold(lookup.now);
+            has_changed |= self.put_first(lookup.name);
+            has_changed |= self.fold(lookup.now);
         }
+        let evicted = self.evicted;
         self.keep_bounds(lookup);
-        *self.status != before
+        has_changed || self.evicted != evicted
     }
 
     /// Removes what exceeds the bounds: the soonest to expire, and never the name that was found now. The entry of
@@ -247,11 +272,12 @@ impl<'s> Resolver<'s> {
         *self.status != before
     }
 
-    /// OpenShift's plugin expects the entry of the wildcard first. Other writers may have put it elsewhere.
-    fn put_first(&mut self, name: &str) {
-        if let Some(at) = self.position(name) {
-            self.status.resolved_names[..=at].rotate_right(1);
-        }
+    /// OpenShift's plugin expects the entry of the wildcard first. Other writers may have put it elsewhere. Returns
+    /// whether they have.
+    fn put_first(&mut self, name: &str) -> bool {
+        let Some(at @ 1..) = self.position(name) else { return false };
+        self.status.resolved_names[..=at].rotate_right(1);
+        true
     }
 
     fn position(&self, name: &str) -> Option<usize> {
@@ -264,12 +290,14 @@ impl<'s> Resolver<'s> {
         own.filter(|item| is_wildcard(&item.dns_name))
     }
 
-    /// Takes out the names of which the wildcard says all there is to say.
-    fn fold(&mut self, now: Timestamp) {
-        let Some(whole) = self.wildcard().cloned() else { return };
+    /// Takes out the names of which the wildcard says all there is to say. Returns whether there are any.
+    fn fold(&mut self, now: Timestamp) -> bool {
+        let Some(whole) = self.wildcard().cloned() else { return false };
         let is_said =
             |item: &ResolvedName| item.dns_name != whole.dns_name && covers(&whole, &item.resolved_addresses, now);
+        let before = self.status.resolved_names.len();
         self.status.resolved_names.retain(|item| !is_said(item));
+        self.status.resolved_names.len() != before
     }
 }
 
@@ -336,8 +364,10 @@ fn lengthen(item: &mut ResolvedName, lookup: Lookup<'_>) -> bool {
     has_any
 }
 
-/// The addresses a name has now, beside those it had: other resolvers may see others.
-fn renew(item: &mut ResolvedName, found: &[ResolvedAddress], lookup: Lookup<'_>) {
+/// The addresses a name has now, beside those it had: other resolvers may see others. Returns whether the entry has
+/// changed.
+fn renew(item: &mut ResolvedName, found: &[ResolvedAddress], lookup: Lookup<'_>) -> bool {
+    let before = item.clone();
     for new in found {
         match item.resolved_addresses.iter_mut().find(|known| known.ip == new.ip) {
             // One that is due is renewed by however little: it would be over before the next lookup.
@@ -348,6 +378,7 @@ fn renew(item: &mut ResolvedName, found: &[ResolvedAddress], lookup: Lookup<'_>)
     }
     item.resolution_failures = 0;
     set_condition(&mut item.conditions, lookup.condition("False", "NOERROR"));
+    *item != before
 }
 
 /// A condition that stays what it was keeps the time since when it is.

@@ -3,6 +3,7 @@
 use crate::applied::AppliedFirewalls;
 use crate::exposure::{ToldServices, report};
 use crate::firewalls::{Firewall, World};
+use crate::parts::{is_full, missing_parts};
 use crate::report::verdicts;
 use crate::schedule::{Schedule, Tried};
 use crate::wanted::{Whose, denied, has_rule_for, resolvers, wanted};
@@ -187,6 +188,8 @@ impl Controller {
             // What there is does not change with what is known of it, which it does all the time.
             let what = |object: &NameObject| (object.pattern.clone(), object.is_ours);
             let is = object.as_ref().map(what);
+            let was_full = self.objects.get(&key).is_some_and(is_full);
+            self.is_dirty |= !was_full && object.as_ref().is_some_and(is_full);
             let was = match object {
                 Some(object) => self.objects.insert(key, object),
                 None => self.objects.remove(&key),
@@ -245,7 +248,7 @@ impl Controller {
         info!("{}", if leads { "leading" } else { "another leads" });
     }
 
-    /// One object a name, and none that nobody wants (S8.2).
+    /// One object a name, more for a wildcard with many names, and none that nobody wants (S8.2).
     async fn reconcile(&mut self) {
         (self.is_dirty, self.again) = (false, None);
         let there: BTreeSet<&String> = self.objects.values().map(|object| &object.pattern).collect();
@@ -253,8 +256,11 @@ impl Controller {
         let ours = self.objects.values().filter(|object| object.is_ours);
         let unwanted = ours.filter(|object| !self.wanted.contains(&object.pattern));
         let unwanted: Vec<Key> = unwanted.map(|object| object.key.clone()).collect();
-        let (created, deleted) = (missing.len(), unwanted.len());
-        let not_made = self.environment.create_names(&self.settings.namespace, missing).await;
+        let mut parts = missing_parts(&self.objects);
+        parts.retain(|(_, wildcard)| self.wanted.contains(wildcard));
+        let (created, deleted) = (missing.len() + parts.len(), unwanted.len());
+        let mut not_made = self.environment.create_names(&self.settings.namespace, missing).await;
+        not_made.extend(self.environment.create_parts(&self.settings.namespace, parts).await);
         let not_gone = self.environment.delete_names(unwanted).await;
         self.counts.created += (created - not_made.len()) as u64;
         self.counts.deleted += (deleted - not_gone.len()) as u64;

@@ -13,6 +13,7 @@ mod controller;
 mod exposure;
 mod firewalls;
 mod metrics;
+mod parts;
 mod report;
 mod schedule;
 #[cfg(any(test, feature = "testing"))]

@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use namewall_cluster::kinds::dns_name_resolver::{DnsNameResolver, Status};
 use namewall_cluster::resolver::{matches, next_lookup};
 use namewall_cluster::{Document, Key, yaml};
+use serde::Deserialize;
+use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
@@ -40,12 +42,23 @@ impl NameObject {
         let (object, _) = yaml::read::<DnsNameResolver>(&document.node, "").ok()?;
         let labels = document.node.get("metadata").and_then(|metadata| metadata.get("labels"));
         let manager = labels.and_then(|labels| labels.get(MANAGED_BY.0)).and_then(yaml::Node::as_str);
-        Some(Self {
+        Some(Self::of(key, object, manager))
+    }
+
+    /// The same of an object as the server has sent it. An object of a thousand names changes many times in a second,
+    /// so it is read without a detour.
+    pub(crate) fn of_json(key: &Key, object: &Value) -> Option<Self> {
+        let manager = object["metadata"]["labels"][MANAGED_BY.0].as_str();
+        Some(Self::of(key, DnsNameResolver::deserialize(object).ok()?, manager))
+    }
+
+    fn of(key: &Key, object: DnsNameResolver, manager: Option<&str>) -> Self {
+        Self {
             key: key.clone(),
             pattern: object.spec.name.to_ascii_lowercase(),
             status: object.status,
             is_ours: manager == Some(MANAGED_BY.1),
-        })
+        }
     }
 
     /// The addresses of its names, the wildcard's own entry among them (S8.6). Skips names that the object is not for.
@@ -147,6 +160,12 @@ impl Names {
                 self.by_pattern.remove(&object.pattern);
             }
         }
+    }
+
+    /// Into how many objects of its namespace the wildcard of an object is spread.
+    pub(crate) fn part_count(&self, key: &Key) -> usize {
+        let of_pattern = self.objects.get(key).and_then(|object| self.by_pattern.get(&object.pattern));
+        of_pattern.into_iter().flatten().filter(|other| other.namespace == key.namespace).count().max(1)
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<&NameObject> {

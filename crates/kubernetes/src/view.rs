@@ -89,9 +89,8 @@ impl ClusterView {
         let is_new = self.store.apply(versioned, object);
         if is_new && *kind == DNS_NAME_RESOLVER {
             let key = Key::of(object);
-            let read = self.store.get(kind, &key).and_then(|document| NameObject::read(&key, &document));
             // One that cannot be read says nothing.
-            match read {
+            match NameObject::of_json(&key, object) {
                 Some(object) => self.names.put(object, now),
                 None => self.names.remove(&key),
             }

@@ -360,8 +360,8 @@ mod tests {
               chain pod/veth1 {
                 comment "what the pod at interface 7 may send"
                 type filter hook ingress device "veth1" priority -300; policy drop;
-                ether saddr 0a:58:0a:f4:01:05 ether type ip ip hdrlength 5 ip saddr 10.244.1.5 accept
-                ether saddr 0a:58:0a:f4:01:05 ether type ip ip hdrlength 5 ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip ip version 4 ip hdrlength 5 ip saddr 10.244.1.5 accept
+                ether saddr 0a:58:0a:f4:01:05 ether type ip ip version 4 ip hdrlength 5 ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip ip hdrlength 6 ip option ra exists ip saddr 10.244.1.5 accept
                 ether saddr 0a:58:0a:f4:01:05 ether type ip ip hdrlength 6-15 goto source-route
                 ether saddr 0a:58:0a:f4:01:05 ether type ip6 exthdr rt exists goto source-route
@@ -412,8 +412,8 @@ mod tests {
               chain pod/veth1 {
                 comment "what the pod at interface 7 may send"
                 type filter hook ingress device "veth1" priority -300; policy drop;
-                ether type ip ip hdrlength 5 ip saddr 10.244.1.5 accept
-                ether type ip ip hdrlength 5 ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
+                ether type ip ip version 4 ip hdrlength 5 ip saddr 10.244.1.5 accept
+                ether type ip ip version 4 ip hdrlength 5 ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
                 ether type ip ip hdrlength 6 ip option ra exists ip saddr 10.244.1.5 accept
                 ether type ip ip hdrlength 6-15 goto source-route
                 ether type ip6 exthdr rt exists goto source-route
@@ -458,9 +458,9 @@ mod tests {
         let new: Vec<&str> =
             with.lines().map(str::trim).filter(|line| !plain.iter().any(|known| known.trim() == *line)).collect();
         expect![[r#"
-            ether type ip ip hdrlength 5 ip saddr 192.0.2.7 accept
+            ether type ip ip version 4 ip hdrlength 5 ip saddr 192.0.2.7 accept
             ether type ip ip saddr 10.8.0.9 goto wrong-source
-            ether type ip ip hdrlength 5 ip saddr 10.8.0.0/16 accept
+            ether type ip ip version 4 ip hdrlength 5 ip saddr 10.8.0.0/16 accept
             ether type ip ip hdrlength 6 ip option ra exists ip saddr 192.0.2.7 accept
             ether type ip6 ip6 saddr fd08::9 goto wrong-source
             ether type ip6 ip6 saddr fd08::/64 meta l4proto != 58 accept

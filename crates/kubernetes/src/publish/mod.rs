@@ -11,6 +11,7 @@
 //! left, or not at all. A name that the API server refuses does not block others.
 
 mod noted;
+mod parts;
 mod slow;
 #[cfg(test)]
 mod tests;
@@ -115,14 +116,15 @@ impl Publisher {
         let concerned: Vec<Key> = {
             let known = self.shared.lock();
             let would_change = |pattern: &str, status: &Status| {
-                let mut status = status.clone();
+                let mut status = concerned_part(pattern, status, name);
                 noted.apply(lookup, noted.at, &mut Resolver::new(pattern, &mut status))
             };
             let is_ours = |key: &Key| {
                 self.namespaces.is_empty() || self.namespaces.iter().any(|namespace| **namespace == *key.namespace)
             };
             let objects = known.names.matching(name).filter(|one| is_ours(&one.key));
-            objects.filter(|one| would_change(&one.pattern, &one.status)).map(|one| one.key.clone()).collect()
+            let changed = parts::concerned(objects, name, |one| would_change(&one.pattern, &one.status));
+            changed.into_iter().map(|one| one.key.clone()).collect()
         };
         if !concerned.is_empty() && !is_storable(name) {
             self.progress.counts.refused.fetch_add(1, Ordering::Relaxed);
@@ -208,4 +210,14 @@ impl Publisher {
             evicted: read(evicted),
         }
     }
+}
+
+/// The entries that a lookup of a name can change: its own, and the wildcard's, which may say the same. A lookup of the
+/// wildcard itself can change all. A client waits for this, so an object of a thousand names is not copied for each.
+fn concerned_part(pattern: &str, status: &Status, name: &str) -> Status {
+    if name == pattern {
+        return status.clone();
+    }
+    let concerned = status.resolved_names.iter().filter(|item| item.dns_name == name || item.dns_name == pattern);
+    Status { resolved_names: concerned.cloned().collect() }
 }

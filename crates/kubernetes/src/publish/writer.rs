@@ -186,7 +186,7 @@ impl Writer {
             None => self.hold(key, remote.get().await?),
         };
         let mut status = held.status.clone();
-        if !self.apply(batch, &held.pattern, &mut status) {
+        if !self.apply(key, batch, &held.pattern, &mut status) {
             return Ok(held);
         }
         held.clocks.restore(&mut status);
@@ -195,14 +195,16 @@ impl Writer {
     }
 
     /// Changes a status by all that was noted. False if it says so already.
-    fn apply(&self, batch: &Batch, pattern: &str, status: &mut Status) -> bool {
+    fn apply(&self, key: &Key, batch: &Batch, pattern: &str, status: &mut Status) -> bool {
         let (now, wall) = (self.environment.clock.now(), self.environment.wall());
+        let parts = self.shared.lock().names.part_count(key);
+        let settings = Settings { bounds: self.settings.bounds.of_part(parts, status), ..self.settings };
         let mut has_changed = false;
         // What has expired goes last: a failure may give it more time.
         let (passed, looked_up): (Vec<_>, Vec<_>) = batch.iter().partition(|(name, _)| name.is_empty());
         let in_order = looked_up.into_iter().chain(passed);
         for (name, noted) in in_order.flat_map(|(name, all)| all.iter().map(move |noted| (name, noted))) {
-            let lookup = Lookup { name, now: wall, settings: self.settings };
+            let lookup = Lookup { name, now: wall, settings };
             let mut resolver = Resolver::new(pattern, status);
             has_changed |= noted.apply(lookup, now, &mut resolver);
             self.progress.counts.evicted.fetch_add(resolver.evicted() as u64, Ordering::Relaxed);

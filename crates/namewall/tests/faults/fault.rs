@@ -49,7 +49,7 @@ impl Fault {
 
     fn random(dice: &mut Dice, many: usize) -> Self {
         let (pod, node) = (dice.within(0..2), dice.within(0..2));
-        match dice.within(0..17) {
+        match dice.within(0..18) {
             0 => Self::NotReady,
             1 => Self::Pod(pod, Mood::Silent),
             2 => Self::Pod(pod, Mood::Slow(Duration::from_millis(1_200))),
@@ -66,7 +66,7 @@ impl Fault {
             13 => Self::ClockSkew(node, dice.pick(&[-3_600, -90, 90, 3_600])),
             14 => Self::AgentKilled(node),
             15 => Self::AgentCutOff(node),
-            _ if dice.chance(30) => Self::ManyNames(many),
+            16 => Self::ManyNames(many),
             _ => Self::Flood(300),
         }
     }
@@ -91,6 +91,16 @@ impl Fault {
         let kills = [self, other].iter().any(|fault| matches!(fault, Self::AgentKilled(_)));
         let starts_alone = kills && (subjects.contains(&1) || subjects.contains(&2));
         subjects[0] != subjects[1] && !starts_alone
+    }
+
+    /// While such a fault lasts, lookups fail or wait: a name keeps its last addresses for longer than its TTL and grace.
+    pub(crate) fn delays_lookups(&self) -> bool {
+        matches!(self, Self::NotReady | Self::Pod(..) | Self::AllServers(_) | Self::ManyNames(_))
+    }
+
+    /// The same for some time after its end: thousands of lookups that wait are in the way.
+    pub(crate) fn delays_lookups_for_long(&self) -> bool {
+        matches!(self, Self::ManyNames(_))
     }
 
     /// These begin after others, and end before them: the others ask the API server.

@@ -1,5 +1,6 @@
 //! What must hold, and a round of faults that it must hold in.
 
+use crate::closing::Closing;
 use crate::dns::TTL;
 use crate::fault::Fault;
 use crate::heartbeat::Heartbeat;
@@ -31,6 +32,10 @@ pub(crate) struct Invariant {
     open: BTreeSet<Returned>,
     /// Addresses that DNS returned once, and no longer does.
     closed: BTreeSet<Ipv4Addr>,
+    /// Where the name was before it moved.
+    closing: Option<Closing>,
+    /// How long after DNS has last returned it each such address was closed on both nodes.
+    closed_after: Vec<Duration>,
     pub(crate) probes: usize,
     /// How long after the end of its faults each round took until all was as DNS says.
     settled: Vec<Duration>,
@@ -44,6 +49,8 @@ impl Invariant {
             open: BTreeSet::new(),
             // Before the firewall is enforced everything is open.
             closed: BTreeSet::from([stage.never_returned()]),
+            closing: None,
+            closed_after: Vec::new(),
             probes: 0,
             settled: Vec::new(),
             heartbeat: Heartbeat::start(),
@@ -65,6 +72,7 @@ impl Invariant {
             let pause = self.heartbeat.longest_pause();
             assert!(pause > STANDSTILL, "seed {seed}, {faults:?}: {why}");
             println!("  again, as the machine stood still for {pause:?}: {}", why.lines().next().unwrap_or_default());
+            self.closing = None;
             self.settle(stage, "after a round that does not count").unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         }
         panic!("seed {seed}: the machine stood still in every try");
@@ -74,6 +82,7 @@ impl Invariant {
         let before = stage.move_name();
         self.open.remove(&(MOVING.to_owned(), before));
         self.closed.insert(before);
+        self.closing = Some(Closing::begin(before, !faults.iter().any(Fault::delays_lookups)));
         let mut seen = Ok(());
         for fault in faults {
             stage.begin(*fault);
@@ -91,7 +100,24 @@ impl Invariant {
             });
         }
         seen?;
-        self.settle(stage, &format!("after {faults:?}"))
+        if !faults.iter().any(Fault::delays_lookups_for_long) {
+            self.closing.iter_mut().for_each(Closing::count_from_now);
+        }
+        self.settle(stage, &format!("after {faults:?}"))?;
+        self.closed_after.extend(self.closing.take().and_then(|closing| closing.took()));
+        Ok(())
+    }
+
+    /// The address of before is closed on both nodes in time, and stays closed.
+    fn see_closing(&mut self, stage: &Stage) -> Result<(), String> {
+        let Some(mut closing) = self.closing.take() else { return Ok(()) };
+        let began = Instant::now();
+        // A single packet that is lost must not look like a closed address.
+        let repeats = if closing.is_awaited() { REPEATS } else { 0 };
+        let open = self.measure(stage, &[closing.address], repeats).concat();
+        let seen = closing.see(began, &open);
+        self.closing = Some(closing);
+        seen.map_err(|why| format!("{why}\n{}", stage.describe()))
     }
 
     /// All that was open on both nodes is open. What is open on both for the first time has to stay so.
@@ -107,7 +133,7 @@ impl Invariant {
         }
         let closed = self.closed_on(stage, &new, 0);
         self.open.extend(new.into_iter().zip(closed).filter(|(_, closed)| closed.is_empty()).map(|(one, _)| one));
-        Ok(())
+        self.see_closing(stage)
     }
 
     /// For each address the nodes whose pod does not reach it.
@@ -134,6 +160,7 @@ impl Invariant {
     fn settle(&mut self, stage: &Stage, when: &str) -> Result<(), String> {
         let began = Instant::now();
         loop {
+            self.see_closing(stage)?;
             let returned = returned(stage);
             let open: BTreeSet<Ipv4Addr> = returned.iter().map(|(_, address)| *address).collect();
             let all: Vec<Ipv4Addr> = open.union(&self.closed).copied().collect();
@@ -157,8 +184,12 @@ impl Invariant {
     }
 
     pub(crate) fn summary(&self) -> String {
-        let longest = self.settled.iter().max().copied().unwrap_or_default();
-        format!("all was as DNS says {:.1} s after the faults at the latest", longest.as_secs_f64())
+        let longest = |times: &[Duration]| times.iter().max().copied().unwrap_or_default().as_secs_f64();
+        let (settled, closed) = (longest(&self.settled), longest(&self.closed_after));
+        format!(
+            "all was as DNS says {settled:.1} s after the faults at the latest; what DNS had last returned was closed \
+             after {closed:.1} s at the latest"
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! S8.7 on two nodes with real processes and packets, under faults: what any agent
 //! has opened for a name stays open on all nodes while DNS returns it, and closes
-//! on all when DNS no longer does.
+//! on all within TTL and grace when DNS no longer does.
 //!
 //! A seed is a round with one fault or two. `make faults SEEDS=20 FIRST_SEED=1`
 //! runs many; `SEEDS=1 FIRST_SEED=7` is seed 7 again. CI runs the seeds of `CI`.
@@ -8,6 +8,7 @@
 // All of it is a test, which cannot be seen where there is no harness.
 #![allow(clippy::unwrap_used)]
 
+mod closing;
 mod dns;
 mod fault;
 mod heartbeat;
