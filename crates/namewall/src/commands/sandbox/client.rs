@@ -17,6 +17,8 @@ pub(crate) struct Keeper {
     socket: PathBuf,
 }
 
+/// The variable that tells the keeper which process waits for it.
+pub(super) const PARENT: &str = "NAMEWALL_SANDBOX_PARENT";
 /// What takes longer than this is told of.
 const PROGRESS_AFTER: Duration = Duration::from_secs(1);
 const END: Duration = Duration::from_secs(10);
@@ -98,6 +100,7 @@ pub(crate) fn up(args: &SandboxUp) -> Result<Value> {
     let mut child = Command::new(own)
         .args(["sandbox", "keep"])
         .args(args.as_arguments())
+        .env(PARENT, std::process::id().to_string())
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start the process that keeps the sandbox")?;

@@ -1,6 +1,6 @@
 //! The process that holds a sandbox, and answers for it.
 
-use super::client::socket_path;
+use super::client::{PARENT, socket_path};
 use super::probe::measure;
 use crate::cli::SandboxUp;
 use crate::input::{Loaded, NOW};
@@ -12,7 +12,7 @@ use namewall_policy::{Lease, LeaseRef, compile};
 use namewall_sandbox::{Cluster, Namespace, Progress, Wanted, assign_addresses, ensure_rights};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
-use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getppid, setsid};
+use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, getppid, setsid};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -31,14 +31,13 @@ pub(crate) struct Kept {
 }
 
 pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
-    let parent = getppid();
     // The terminal's signals are not for it.
     setsid().ok();
     // In a user namespace this user is root, and its folder would be another.
     let path = socket_path()?;
     // Before the first thread.
     ensure_rights().context("the sandbox needs network namespaces")?;
-    end_with(parent)?;
+    end_with_parent()?;
     let start = std::time::Instant::now();
     let mut loaded = Loaded::read(&args.input)?;
     loaded.report_errors();
@@ -88,10 +87,11 @@ pub(crate) fn run(args: &SandboxUp) -> Result<ExitCode> {
 
 /// Until the sandbox is up, somebody waits for it. If they give up, nobody could end a keeper that still reads a pipe:
 /// the terminal's signals do not reach it.
-fn end_with(parent: Pid) -> Result<()> {
+fn end_with_parent() -> Result<()> {
     set_pdeathsig(Signal::SIGTERM).context("cannot follow the process that waits for the sandbox")?;
     // It may have ended before.
-    if getppid() != parent {
+    let parent = std::env::var(PARENT).ok();
+    if parent.is_some_and(|parent| parent != getppid().to_string()) {
         bail!("the process that waits for the sandbox has ended");
     }
     Ok(())
