@@ -33,7 +33,7 @@ impl World<'_> {
         let several = destinations.len() > 1;
         let is_named = several || matches!(target.host, Host::Name(_) | Host::Absolute(_));
         let routes = destinations.into_iter().flat_map(|address| {
-            let mut routes = self.to_address(&sources, address, port);
+            let mut routes = self.address_routes(&sources, address, port);
             routes.iter_mut().filter(|_| is_named).for_each(|route| {
                 route.label.get_or_insert_with(|| address.to_string());
             });
@@ -43,7 +43,7 @@ impl World<'_> {
     }
 
     /// The routes to an address and port.
-    fn to_address(&self, sources: &[Endpoint], address: IpAddr, port: TransportPort) -> Vec<Route> {
+    fn address_routes(&self, sources: &[Endpoint], address: IpAddr, port: TransportPort) -> Vec<Route> {
         if let Some((id, service_port)) = self.translate(address, port) {
             // An address leads to backends of its own family.
             let mut backends = self.backends(id, service_port, sources);
@@ -91,8 +91,8 @@ impl World<'_> {
                 seen.push((next, next_port.port, next_port.protocol));
                 let asked = SocketAddr::new(address, backend.port);
                 let found = match is_relayed {
-                    true => self.from_load_balancer(next, next_port),
-                    false => self.at_next_node(next, next_port, sources, asked),
+                    true => self.load_balancer_routes(next, next_port),
+                    false => self.at_next_node(NextService { id: next, port: next_port, asked }, sources),
                 };
                 if !found.is_empty() {
                     routes.extend(found);
@@ -105,7 +105,8 @@ impl World<'_> {
 
     /// To each backend of a Service, by an address that another node translates. None if nobody does: a node port of
     /// the source's own node is not translated a second time.
-    fn at_next_node(&self, id: ServiceId, port: &ServicePort, sources: &[Endpoint], asked: SocketAddr) -> Vec<Route> {
+    fn at_next_node(&self, next: NextService<'_>, sources: &[Endpoint]) -> Vec<Route> {
+        let NextService { id, port, asked } = next;
         let (service, address) = (&self.snapshot.services[id.index()], asked.ip());
         if port.backends.is_empty() {
             let label = format!("by {asked}, a Service without endpoints");
@@ -352,12 +353,12 @@ impl World<'_> {
     /// nobody knows by which of its addresses it comes in.
     fn by_load_balancer(&self, to_it: Route, id: ServiceId, port: &ServicePort) -> Vec<Route> {
         let mut routes = vec![Route { service_port: Some(port.port), ..to_it }];
-        routes.extend(self.from_load_balancer(id, port));
+        routes.extend(self.load_balancer_routes(id, port));
         routes
     }
 
     /// From a load balancer outside to each backend of its Service.
-    fn from_load_balancer(&self, id: ServiceId, port: &ServicePort) -> Vec<Route> {
+    fn load_balancer_routes(&self, id: ServiceId, port: &ServicePort) -> Vec<Route> {
         let mut routes = self.from_outside(id, port);
         for route in &mut routes {
             route.flows.iter_mut().for_each(|flow| flow.masker = Some(Masker::LoadBalancer));
@@ -421,7 +422,7 @@ impl World<'_> {
             let (ends, text) = self.backend(target);
             let mut routes = match target {
                 // The client asks for the address itself, which its node may translate.
-                BackendTarget::Address(address) => self.to_address(sources, address, port),
+                BackendTarget::Address(address) => self.address_routes(sources, address, port),
                 BackendTarget::Workload(_) => vec![self.route(sources, &ends, port)],
             };
             routes.iter_mut().for_each(|route| {
@@ -465,6 +466,14 @@ impl World<'_> {
             pairs.map(|(from, to)| Flow { from, to, protocol, port, via: None, hop: None, masker: None }).collect();
         Route { label: None, service_port: None, flows, relayed: false }
     }
+}
+
+/// A Service that another one leads to.
+struct NextService<'a> {
+    id: ServiceId,
+    port: &'a ServicePort,
+    /// The endpoint of the other: an address of this one, or a node port of it.
+    asked: SocketAddr,
 }
 
 pub(super) enum NamedObject {
