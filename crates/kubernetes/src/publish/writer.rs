@@ -185,31 +185,29 @@ impl Writer {
             Some(held) => held,
             None => self.hold(key, remote.get().await?),
         };
-        let mut status = held.status.clone();
-        if !self.apply(key, batch, &held.pattern, &mut status) {
-            return Ok(held);
-        }
+        let Some(mut status) = self.changed(key, batch, &held) else { return Ok(held) };
         held.clocks.restore(&mut status);
         let written = remote.ask(Verb::ReplaceStatus(replacement(&remote, &held, &status))).await?;
         Ok(self.hold(key, written))
     }
 
-    /// Changes a status by all that was noted. False if it says so already.
-    fn apply(&self, key: &Key, batch: &Batch, pattern: &str, status: &mut Status) -> bool {
+    /// The status with all that was noted. None if it says so already.
+    fn changed(&self, key: &Key, batch: &Batch, held: &Held) -> Option<Status> {
+        let mut status = held.status.clone();
         let (now, wall) = (self.environment.clock.now(), self.environment.wall());
         let parts = self.shared.lock().names.part_count(key);
-        let settings = Settings { bounds: self.settings.bounds.of_part(parts, status), ..self.settings };
+        let settings = Settings { bounds: self.settings.bounds.of_part(parts, &status), ..self.settings };
         let mut has_changed = false;
         // What has expired goes last: a failure may give it more time.
         let (passed, looked_up): (Vec<_>, Vec<_>) = batch.iter().partition(|(name, _)| name.is_empty());
         let in_order = looked_up.into_iter().chain(passed);
         for (name, noted) in in_order.flat_map(|(name, all)| all.iter().map(move |noted| (name, noted))) {
             let lookup = Lookup { name, now: wall, settings };
-            let mut resolver = Resolver::new(pattern, status);
+            let mut resolver = Resolver::new(&held.pattern, &mut status);
             has_changed |= noted.apply(lookup, now, &mut resolver);
             self.progress.counts.evicted.fetch_add(resolver.evicted() as u64, Ordering::Relaxed);
         }
-        has_changed
+        has_changed.then_some(status)
     }
 
     fn hold(&self, key: &Key, mut object: Value) -> Held {
