@@ -106,7 +106,7 @@ impl Peer {
     }
 
     pub(crate) fn found(&self, object: &str, name: &str, answer: &Answer) -> Result<bool, GaveUp> {
-        self.update(object, |pattern, names| found(pattern, names, name, answer, Timestamp::now()))
+        self.update(object, |pattern, names| found(pattern, names, name, answer))
     }
 
     pub(crate) fn failed(&self, object: &str, name: &str, now: Timestamp) -> Result<bool, GaveUp> {
@@ -167,7 +167,8 @@ fn is_covered(item: &Value, answer: &Answer, now: Timestamp) -> bool {
     addresses.iter().all(is_in)
 }
 
-fn found(pattern: &str, names: &mut Vec<Value>, name: &str, answer: &Answer, now: Timestamp) -> bool {
+fn found(pattern: &str, names: &mut Vec<Value>, name: &str, answer: &Answer) -> bool {
+    let now = Timestamp::now();
     let at = position(names, name);
     let mut has_changed = at.is_some_and(|at| renew(&mut names[at], answer, now));
     if is_wildcard(name) {
