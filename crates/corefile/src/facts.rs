@@ -3,7 +3,10 @@
 
 use crate::problem::Report;
 use crate::suggest::nearest;
-use crate::{ConfiguredEngine, Encoding, FileSpan, Rule, RuleKind, ServerBlock, Text};
+use crate::{
+    ConfiguredEngine, Encoding, FileSpan, OptionAction, OptionData, OptionRewrite, RewriteChange, Rule, RuleKind,
+    ServerBlock, Text,
+};
 use namewall_expression::Fact;
 use std::sync::Arc;
 
@@ -62,6 +65,18 @@ pub(crate) fn lint(server: &ServerBlock, report: &mut Report) {
                 let help = known.missing(label);
                 report.error("unset-fact", &view.place, format!("`{label}` is never set")).help(help);
             }
+        }
+    }
+    for rewrite in &server.rewrites {
+        let RewriteChange::Option(OptionRewrite { action, .. }) = &rewrite.change else { continue };
+        let (OptionAction::Set(data) | OptionAction::Append(data) | OptionAction::Replace(data)) = action else {
+            continue;
+        };
+        let OptionData::Label(label) = data else { continue };
+        // What engines say is not known to `rewrite`.
+        if !(Known { themis_engines: 0, labels: known.labels.clone(), ..known }).can_be_set(label) {
+            let help = known.missing(label);
+            report.error("unset-fact", &rewrite.place, format!("`{label}` is never set")).help(help);
         }
     }
     for settings in &server.engines {

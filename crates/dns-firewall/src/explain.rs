@@ -191,7 +191,12 @@ impl Service {
         };
         let as_answered = altered.as_ref().map_or(&*exchange, |altered| &altered.inner);
         if altered.as_ref().is_some_and(|altered| altered.rewritten.is_some()) {
-            told.changes.push(format!("it is rewritten: {} {}", as_answered.question.record_type, as_answered.name()));
+            let (new, old) = (&as_answered.question, &exchange.question);
+            told.changes.push(if (&new.name, new.record_type, new.class) == (&old.name, old.record_type, old.class) {
+                "`rewrite` changes options of the query, or the answer".to_owned()
+            } else {
+                format!("it is rewritten: {} {}", new.record_type, as_answered.name())
+            });
         }
         let action = match of_fixed() {
             Some(_) => None,

@@ -100,7 +100,8 @@ impl Local {
 
     /// Who asks: the address, the port, and by what, as CoreDNS tells it.
     pub(crate) fn who_asks(&self, asked: &Asked<'_>, question: &Question) -> Option<Vec<u8>> {
-        if !self.says_who_asks {
+        // Addresses are of the class IN. CoreDNS refuses other classes where nobody is there for them.
+        if !self.says_who_asks || question.class != IN {
             return None;
         }
         let name = question.name.as_bytes();

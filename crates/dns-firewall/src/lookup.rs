@@ -13,7 +13,7 @@ use crate::exchange::Exchange;
 use crate::forward;
 use crate::local::Alias;
 use crate::message::Message;
-use crate::records::Decoded;
+use crate::records::{Decoded, encoded};
 use crate::reply::{self, Sections};
 use crate::report::Ruling;
 use crate::rewrite::{self, Rewritten};
@@ -24,6 +24,7 @@ use namewall_corefile::{AclAction, Point};
 use namewall_dns::wire::{HEADER, Header, Question, Rcode, RecordType, reply as plain};
 use namewall_dns::{Asked, Upstream, UpstreamTransport, pass_on};
 use namewall_expression::Outcome;
+use namewall_zones::Record;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -87,6 +88,13 @@ pub(crate) struct Altered {
     pub(crate) rewritten: Option<Rewritten>,
 }
 
+impl Altered {
+    /// The records of an answer up to an alias that leads elsewhere, and the name it leads to.
+    fn led_elsewhere(&self, answer: &[u8]) -> Option<(Vec<Record>, Vec<u8>)> {
+        self.rewritten.as_ref()?.led_elsewhere(answer)
+    }
+}
+
 impl Exchange {
     /// Asks others, and makes the answer whole. Waits.
     pub(crate) fn look_up(&self, pending: &Pending) -> Prepared {
@@ -118,7 +126,7 @@ impl Exchange {
         if block.rewrites.is_empty() && block.query_flags.is_empty() {
             return None;
         }
-        let rewritten = match rewrite::rewritten(&block.rewrites, self.query(), &self.question).transpose() {
+        let rewritten = match rewrite::rewritten(&block.rewrites, self).transpose() {
             Ok(rewritten) => rewritten,
             Err(()) => return Some(Err(())),
         };
@@ -152,6 +160,9 @@ impl Exchange {
             },
         };
         let answer = self.put_back(altered, answer)?;
+        if altered.led_elsewhere(&answer).is_some() {
+            return None;
+        }
         (!self.wants_dns64(&answer)).then_some(answer)
     }
 
@@ -161,6 +172,20 @@ impl Exchange {
             Some(rewritten) => rewritten.reverted(self.query(), &answer),
             None => Some(answer),
         }
+    }
+
+    /// The same, with aliases that `rewrite cname` leads elsewhere. Waits.
+    fn put_back_and_follow(&self, altered: &Altered, answer: Vec<u8>, left: Left) -> Result<Option<Vec<u8>>, Stopped> {
+        let Some(answer) = self.put_back(altered, answer) else { return Ok(None) };
+        let Some((mut records, target)) = altered.led_elsewhere(&answer) else { return Ok(Some(answer)) };
+        let (Some(aliases), Some(query)) = (left.aliases.checked_sub(1), self.asking_for(&target)) else {
+            return Ok(Some(answer));
+        };
+        let told = self.resolve(&query, Left { aliases, ..left })?;
+        let Ok(others) = Decoded::read(&told) else { return Ok(Some(answer)) };
+        records.extend(others.answer);
+        let Ok(own) = Decoded::read(&answer) else { return Ok(Some(answer)) };
+        Ok(Some(encoded(self.query(), &answer, &Decoded { answer: records, ..own })))
     }
 
     /// True if the client is to get made-up addresses instead of this answer.
@@ -277,7 +302,10 @@ impl Exchange {
             Some(Err(())) => Ok(failed()),
             Some(Ok(altered)) => match self.denied_as(&altered) {
                 Some(action) => Err(action),
-                None => Ok(self.put_back(&altered, altered.inner.find_out(way)?).unwrap_or_else(failed)),
+                None => {
+                    let answer = altered.inner.find_out(way)?;
+                    Ok(self.put_back_and_follow(&altered, answer, way.left)?.unwrap_or_else(failed))
+                }
             },
             None => match acl::denied(&self.block().acls, self.client.ip(), &self.question) {
                 Some(action) => Err(action),

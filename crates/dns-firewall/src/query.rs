@@ -233,7 +233,10 @@ impl Exchange {
             return Some(own);
         }
         if let Some((answer, whose)) = block.local.fixed.answer(asked.query, question) {
-            return Some(Own::Answer(self.dressed(self.own(answer)), Source::Directive(whose)));
+            let answer = self.own(answer);
+            let client = Client { query: self.query(), over_tcp: self.over_tcp() };
+            let answer = block.shape.of_fixed(client, &answer).unwrap_or(answer);
+            return Some(Own::Answer(answer, Source::Directive(whose)));
         }
         if let Some(own) = self.before_others(None) {
             return Some(own);

@@ -1,9 +1,14 @@
-//! `rewrite`: a question is answered as another one, and the answer is put back.
+//! `rewrite`: a question is answered as another one, and the answer is put back. `options` are those of EDNS0 that
+//! upstreams are sent.
 
+mod options;
+
+use crate::exchange::Exchange;
 use crate::records::{Decoded, encoded, name_text, name_wire};
-use namewall_corefile::{self as corefile, FileSpan, RewriteChange};
-use namewall_dns::wire::{HEADER, Question};
+use namewall_corefile::{self as corefile, FileSpan, OptionRewrite, RewriteChange};
+use namewall_dns::wire::{HEADER, Question, RecordType};
 use namewall_zones::Record;
+use options::Options;
 use regex::Regex;
 use std::sync::Arc;
 
@@ -20,6 +25,16 @@ enum Change {
     Type { from: u16, to: u16 },
     Class { from: u16, to: u16 },
     Ttl { from: Matching, least: u32, most: u32 },
+    Option(OptionRewrite),
+    Rcode { from: Matching, old: u8, new: u8 },
+    Cname(Arc<CnameChange>),
+}
+
+/// Aliases of an answer that lead elsewhere.
+#[derive(Debug)]
+struct CnameChange {
+    from: Matching,
+    to: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -56,6 +71,11 @@ enum Revert {
         least: u32,
         most: u32,
     },
+    /// The code of the message, and no record.
+    Rcode {
+        old: u8,
+        new: u8,
+    },
 }
 
 /// A question as it is answered.
@@ -63,6 +83,7 @@ enum Revert {
 pub(crate) struct Rewritten {
     pub(crate) query: Vec<u8>,
     reverts: Vec<Revert>,
+    cnames: Vec<Arc<CnameChange>>,
 }
 
 /// A regular expression that cannot be read, with where it stands.
@@ -134,13 +155,28 @@ impl Rewrite {
             RewriteChange::Ttl { from, least, most } => {
                 Change::Ttl { from: Matching::new(from)?, least: *least, most: *most }
             }
+            RewriteChange::Option(option) => Change::Option(option.clone()),
+            RewriteChange::Rcode { from, old, new } => {
+                Change::Rcode { from: Matching::new(from)?, old: *old as u8, new: *new as u8 }
+            }
+            RewriteChange::Cname { from, to } => {
+                let from = Matching::new(from)?;
+                if let Matching::Regex(regex) = &from {
+                    has_groups(regex, to, &settings.place)?;
+                }
+                Change::Cname(Arc::new(CnameChange { from, to: to.clone() }))
+            }
         };
         Ok(Self { change, continues: settings.continues })
     }
 }
 
 /// The question as it is answered, if a rule is for it. An error is a name that is none.
-pub(crate) fn rewritten(rules: &[Rewrite], query: &[u8], question: &Question) -> Option<Result<Rewritten, ()>> {
+pub(crate) fn rewritten(rules: &[Rewrite], exchange: &Exchange) -> Option<Result<Rewritten, ()>> {
+    let (query, question) = (exchange.query(), &exchange.question);
+    let changes_options = rules.iter().any(|rule| matches!(rule.change, Change::Option(_)));
+    let mut options = changes_options.then(|| Options::of(query));
+    let mut cnames = Vec::new();
     let mut name = name_text(question.name.as_bytes());
     let (mut kind, mut class) = (question.record_type.0, question.class);
     let (mut reverts, mut is_done) = (Vec::new(), false);
@@ -161,6 +197,18 @@ pub(crate) fn rewritten(rules: &[Rewrite], query: &[u8], question: &Question) ->
             Change::Ttl { from, least, most } => from.replaced(&name, "").map(|_| {
                 reverts.push(Revert::Ttl { least: *least, most: *most });
             }),
+            Change::Option(option) => {
+                let question = options::Question { name: &name, kind };
+                options.as_mut().and_then(|options| options.apply(option, exchange, question))
+            }
+            Change::Rcode { from, old, new } => from.replaced(&name, "").map(|_| {
+                reverts.push(Revert::Rcode { old: *old, new: *new });
+            }),
+            // Which aliases are meant is seen in the answer.
+            Change::Cname(change) => {
+                cnames.push(change.clone());
+                Some(())
+            }
         };
         is_done |= matches.is_some();
         if matches.is_some() && !rule.continues {
@@ -172,7 +220,11 @@ pub(crate) fn rewritten(rules: &[Rewrite], query: &[u8], question: &Question) ->
         let end = Question::end(query).map_err(|_| ())?;
         let (before, after) = (query.get(..HEADER).ok_or(())?, query.get(end..).unwrap_or_default());
         let query = [before, &wire, &kind.to_be_bytes(), &class.to_be_bytes(), after].concat();
-        Ok(Rewritten { query, reverts })
+        let query = match &options {
+            Some(options) => options.written(query),
+            None => query,
+        };
+        Ok(Rewritten { query, reverts, cnames })
     })
 }
 
@@ -186,7 +238,39 @@ impl Rewritten {
                 revert.apply(record)?;
             }
         }
-        Some(encoded(query, answer, &decoded))
+        let mut message = encoded(query, answer, &decoded);
+        for revert in self.reverts.iter().rev() {
+            if let (Revert::Rcode { old, new }, Some(flags)) = (revert, message.get_mut(3))
+                && *flags & 0x0f == *old
+            {
+                *flags = *flags & 0xf0 | new;
+            }
+        }
+        Some(message)
+    }
+
+    /// The first alias of an answer that leads elsewhere: the records up to it, which then lead to a new name.
+    pub(crate) fn led_elsewhere(&self, answer: &[u8]) -> Option<(Vec<Record>, Vec<u8>)> {
+        if self.cnames.is_empty() {
+            return None;
+        }
+        let mut before = Vec::new();
+        for mut record in Decoded::read(answer).ok()?.answer {
+            if record.kind != RecordType::CNAME {
+                continue;
+            }
+            let target = name_text(&record.data);
+            let new = self.cnames.iter().rev().find_map(|change| change.from.replaced(&target, &change.to));
+            // A name that leads to itself, or to what is none, stays as it is.
+            let new = new.filter(|new| *new != target).and_then(|new| name_wire(&new));
+            if let Some(new) = new {
+                record.data.clone_from(&new);
+                before.push(record);
+                return Some((before, new));
+            }
+            before.push(record);
+        }
+        None
     }
 }
 
@@ -195,6 +279,7 @@ impl Revert {
     fn apply(&self, record: &mut Record) -> Option<()> {
         match self {
             Self::Ttl { least, most } => record.ttl = record.ttl.clamp(*least, *most),
+            Self::Rcode { .. } => {}
             Self::Regex(change) => {
                 let new = |name: &str| filled(&change.from, name, &change.to);
                 if change.is_value { change_value(record, new)? } else { change_owner(record, new)? }

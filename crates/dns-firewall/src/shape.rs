@@ -33,6 +33,12 @@ impl Shape {
         !self.is_minimal && self.flags.is_empty() && self.server_id.is_none() && self.most_bytes.is_none()
     }
 
+    /// An answer of `local`, `any` or `chaos`, which stand before `header` and `minimal`, as with CoreDNS.
+    pub(crate) fn of_fixed(&self, client: Client<'_>, answer: &[u8]) -> Option<Vec<u8>> {
+        let before = Self { is_minimal: false, flags: Vec::new(), server_id: self.server_id.clone(), ..*self };
+        before.of(client, answer)
+    }
+
     /// The answer as the client gets it. None if nothing changes.
     pub(crate) fn of(&self, client: Client<'_>, answer: &[u8]) -> Option<Vec<u8>> {
         let mut changed = None;

@@ -38,7 +38,7 @@ pub use kubernetes::{Kubeconfig, Kubernetes, PodMode};
 pub use opa::{Opa, OpaAt, OpaField};
 pub use process::{Bind, BindAt, Health, Reload};
 pub use resolver::DnsNameResolver;
-pub use rewrite::{AnswerRewrite, NameMatch, Rewrite, RewriteChange};
+pub use rewrite::{AnswerRewrite, NameMatch, OptionAction, OptionData, OptionRewrite, Rewrite, RewriteChange};
 pub use rpz::{Expired, Rpz, RpzFrom};
 pub use shaping::{FlagChange, HeaderFlag, HeaderFlags};
 pub use telling::{Class, Consolidate, Dnstap, Errors, Level, Log, TapAt};
@@ -156,6 +156,7 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         ("casbin", "write its rules as expressions, or use `opa`"),
         ("clouddns", "forward its zones to a server that has them"),
         ("dnssec", "forward to a server that signs"),
+        ("dynupdate", "remove it: zones change with their files"),
         ("erratic", "remove it"),
         ("etcd", "forward its zones to a server that has them"),
         ("fallback", "write `failover RCODE…` in `forward`"),
@@ -170,11 +171,14 @@ pub(super) const DIRECTIVES: Words<Directive> = Words {
         ("on", "remove it"),
         ("pprof", "remove it"),
         ("proxy", "use `forward`, as CoreDNS does since 1.5"),
+        ("proxyproto", "remove it: clients are those of their connections"),
         ("quic", "serve DNS over TLS or HTTPS: `tls://` or `https://`"),
         ("root", "write whole paths"),
         ("route53", "forward its zones to a server that has them"),
         ("secondary", "forward its zones to a server that has them"),
+        ("shed", "remove it: what waits is bounded for each client"),
         ("sign", "forward to a server that signs"),
+        ("siit", "forward to a server that translates"),
         ("transfer", "remove it: zones are not transferred"),
         ("tsig", "remove it"),
     ],

@@ -1,14 +1,18 @@
 //! `rewrite [stop|continue] FIELD …`: questions that are answered as others.
 
+mod edns0;
+
+pub use edns0::{OptionAction, OptionData, OptionRewrite};
+
 use crate::form::{ANY, Form, many};
 use crate::lexer::Token;
 use crate::parse::Line;
 use crate::problem::Report;
 use crate::{FileSpan, Text};
-use namewall_policy::dns_codes::{CLASSES, TYPES};
+use namewall_policy::dns_codes::{CLASSES, RCODES, TYPES};
 use std::sync::Arc;
 
-pub(crate) const REWRITE: Form = many("rewrite", "[stop|continue] name|type|class|ttl …", 0, ANY);
+pub(crate) const REWRITE: Form = many("rewrite", "[stop|continue] name|type|class|ttl|edns0|rcode|cname …", 0, ANY);
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rewrite {
@@ -40,6 +44,19 @@ pub enum RewriteChange {
         from: NameMatch,
         least: u32,
         most: u32,
+    },
+    /// What upstreams are told beside the question.
+    Option(OptionRewrite),
+    /// The code of the answer, for names that are meant.
+    Rcode {
+        from: NameMatch,
+        old: u16,
+        new: u16,
+    },
+    /// An alias in the answer whose target is meant leads elsewhere, and its new target is looked up.
+    Cname {
+        from: NameMatch,
+        to: Arc<str>,
     },
 }
 
@@ -93,14 +110,13 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> Option<Rewrite> {
             Some(RewriteChange::Class { from: report.code(from, &CLASSES)?, to: report.code(to, &CLASSES)? })
         }),
         "ttl" => ttl(field, args, report),
-        "edns0" => {
-            not_served(field, "forward to a server that adds options; rules read options with `request`", report)
-        }
-        "cname" => not_served(field, "write `rewrite name … answer value FROM TO`", report),
-        "rcode" => not_served(field, "write a list of rules for responses", report),
+        "edns0" => edns0::read(field, args, report).map(RewriteChange::Option),
+        "cname" => cname(field, args, report),
+        "rcode" => rcode(field, args, report),
         "answer" => not_served(field, "write it behind a name: `rewrite name FROM TO answer name FROM TO`", report),
         _ => {
-            report.word(field, &[("name", ()), ("type", ()), ("class", ()), ("ttl", ())]);
+            let words = ["name", "type", "class", "ttl", "edns0", "rcode", "cname"].map(|word| (word, ()));
+            report.word(field, &words);
             None
         }
     };
@@ -217,6 +233,69 @@ fn name(field: &Token, args: &[&Token], report: &mut Report) -> Option<RewriteCh
             .help("remove one of them");
     }
     Some(RewriteChange::Name { from, to: whole(&to.text), is_reverted, answers })
+}
+
+/// `[exact|…] NAME FROM TO`, with codes by name or number.
+fn rcode(field: &Token, args: &[&Token], report: &mut Report) -> Option<RewriteChange> {
+    let (name, [old, new]) = match args {
+        [name @ .., old, new] if matches!(name.len(), 1 | 2) => (name, [old, new]),
+        _ => {
+            report
+                .error("missing-argument", &field.place, "`rewrite rcode` has a name and two codes behind it")
+                .help("write `rewrite rcode [exact|prefix|suffix|substring|regex] NAME FROM TO`");
+            return None;
+        }
+    };
+    let from = match name {
+        [name] => {
+            no_empty_label(name, report);
+            NameMatch::Exact(whole(&name.text))
+        }
+        // One word more than a name stands where `from` looks for what follows.
+        _ => from(field, &args[..args.len() - 1], report)?.0,
+    };
+    // The upper bits of longer codes are EDNS0's, and no answer of a forwarder has them.
+    let mut code = |word: &Token| {
+        let code = match word.text.parse() {
+            Ok(number) => number,
+            Err(_) => report.code(word, &RCODES)?,
+        };
+        if code > 15 {
+            let what = format!("`{}` is a code of EDNS0, which `rewrite rcode` does not change", word.text);
+            report.error("bad-word", &word.place, what).help("write a code up to 15, like `NXDOMAIN`");
+            return None;
+        }
+        Some(code)
+    };
+    let (old, new) = (code(old), code(new));
+    Some(RewriteChange::Rcode { from, old: old?, new: new? })
+}
+
+/// `[exact|…] FROM TO`. As with CoreDNS, only exact names get a dot at the end by themselves.
+fn cname(field: &Token, args: &[&Token], report: &mut Report) -> Option<RewriteChange> {
+    let (kind, [old, new]) = match args {
+        [old, new] => ("exact", [old, new]),
+        [kind, old, new] => (&*kind.text, [old, new]),
+        _ => {
+            report
+                .error("missing-argument", &field.place, "`rewrite cname` has an old and a new target behind it")
+                .help("write `rewrite cname [exact|prefix|suffix|substring|regex] FROM TO`");
+            return None;
+        }
+    };
+    let lower = |word: &Token| -> Arc<str> { word.text.to_ascii_lowercase().into() };
+    let (from, to) = match &*kind.to_ascii_lowercase() {
+        "exact" => (NameMatch::Exact(whole(&old.text)), whole(&new.text)),
+        "prefix" => (NameMatch::Prefix(lower(old)), lower(new)),
+        "suffix" => (NameMatch::Suffix(lower(old)), lower(new)),
+        "substring" => (NameMatch::Substring(lower(old)), lower(new)),
+        "regex" => (NameMatch::Regex(Text { text: lower(old), place: old.place.clone() }), lower(new)),
+        _ => {
+            report.word(args[0], &["exact", "prefix", "suffix", "substring", "regex"].map(|word| (word, ())));
+            return None;
+        }
+    };
+    Some(RewriteChange::Cname { from, to })
 }
 
 fn ttl(field: &Token, args: &[&Token], report: &mut Report) -> Option<RewriteChange> {

@@ -29,7 +29,7 @@ const FACTS: [(&str, &str); 13] = [
     ("bufsize", "[>bufsize]"),
 ];
 
-/// Operators of CoreDNS' expressions, and what is written here instead.
+/// Operators of CoreDNS' expressions, and what is written here instead where they do not stand between a fact and a text.
 const OPERATORS: [(&str, &str); 3] = [
     ("startsWith", "a function, like `has_prefix(name, 'a')`"),
     ("endsWith", "a function, like `has_suffix(name, 'a')`"),
@@ -48,12 +48,13 @@ pub(crate) fn read(line: &Line, report: &mut Report) -> View {
     let mut view = View { name: line.args[0].text.clone(), conditions: Vec::new(), place: line.place().clone() };
     for ((), option) in report.options(line, &OPTIONS) {
         let Some(text) = option.text_from(0) else { continue };
-        if let Some((operator, instead)) = foreign_operator(&text.text) {
+        let translated = translated(&text.text);
+        if let Some((operator, instead)) = foreign_operator(&translated) {
             let what = format!("there is no operator `{operator}`");
             report.error("bad-expression", &text.place, what).help(format!("write {instead}"));
             continue;
         }
-        match Expression::parse(&translated(&text.text)) {
+        match Expression::parse(&translated) {
             Ok(expression) if expression.facts().iter().any(|fact| fact.is_of_response()) => {
                 report
                     .error("bad-expression", &text.place, "a question has no answer yet")
@@ -111,10 +112,12 @@ fn foreign_label(fact: &Fact) -> Option<&str> {
     }
 }
 
-/// An expression of CoreDNS' (expr-lang) in our words: facts without `()`, lists in parentheses, `matches` as `=~`.
-/// Texts in quotes stay as they are.
+/// An expression of CoreDNS' (expr-lang) in our words: facts without `()`, lists in parentheses, `matches` as `=~`, and
+/// operators between a fact and a text as functions. Texts in quotes stay as they are.
 fn translated(text: &str) -> String {
     let (mut told, mut rest, mut lists) = (String::new(), text, Vec::new());
+    // Where the fact before an operator begins and ends.
+    let mut fact_at = 0..0;
     while let Some(first) = rest.chars().next() {
         if first == '\'' || first == '"' {
             let end = rest[1..].find(first).map_or(rest.len(), |end| end + 2);
@@ -129,13 +132,26 @@ fn translated(text: &str) -> String {
             rest = after;
             let called = rest.trim_start().strip_prefix('(').and_then(|after| after.trim_start().strip_prefix(')'));
             let fact = FACTS.iter().find(|(name, _)| *name == word).map(|(_, fact)| *fact);
+            let before = told.get(fact_at.clone()).filter(|fact| !fact.is_empty());
+            let before = before.filter(|_| told[fact_at.end..].trim().is_empty());
+            let function = quoted(rest)
+                .zip(before)
+                .and_then(|((text, after), fact)| Some((as_function(word, fact, text)?, after)));
+            if let Some((function, after)) = function {
+                told.truncate(fact_at.start);
+                told.push_str(&function);
+                rest = after;
+                continue;
+            }
             match (called, fact) {
                 (Some(after), Some(fact)) => {
+                    fact_at = told.len()..told.len() + fact.len();
                     told.push_str(fact);
                     rest = after;
                 }
                 _ if word == "metadata" => match label(rest) {
                     Some((label, after)) => {
+                        fact_at = told.len()..told.len() + label.len() + 2;
                         told.push_str(&format!("[{label}]"));
                         rest = after;
                     }
@@ -161,6 +177,31 @@ fn translated(text: &str) -> String {
     told
 }
 
+/// A text in quotes at the beginning, with its quotes, and what follows.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start();
+    let quote = text.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
+    let end = text[1..].find(quote)? + 2;
+    Some(text.split_at(end))
+}
+
+/// `FACT OPERATOR 'TEXT'` in our words.
+fn as_function(operator: &str, fact: &str, text: &str) -> Option<String> {
+    Some(match operator {
+        "startsWith" => format!("has_prefix({fact}, {text})"),
+        "endsWith" => format!("has_suffix({fact}, {text})"),
+        "contains" => {
+            let special = |letter: char| r"\.+*?()|[]{}^$".contains(letter);
+            let escape = |letter: char| if special(letter) { format!("[{letter}]") } else { letter.to_string() };
+            // A class cannot hold these alone.
+            let is_plain = !text.contains(['\\', '^', '[', ']']);
+            let pattern: String = text.chars().map(escape).collect();
+            is_plain.then(|| format!("{fact} =~ {pattern}"))?
+        }
+        _ => return None,
+    })
+}
+
 /// The label of `('LABEL')`, and what follows.
 fn label(text: &str) -> Option<(&str, &str)> {
     let inside = text.trim_start().strip_prefix('(')?.trim_start();
@@ -180,6 +221,9 @@ mod tests {
             ("type() in ['A', 'AAAA'] && do( )", "type in ('A', 'AAAA') && [>do]"),
             ("name() matches '^a(b)[c]' or metadata('x/y') == \"name()\"", "name =~ '^a(b)[c]' or [x/y] == \"name()\""),
             ("[kubernetes/client-namespace] == 'shop'", "[kubernetes/client-namespace] == 'shop'"),
+            ("name() endsWith '.corp.'", "has_suffix(name, '.corp.')"),
+            ("name() startsWith \"a\" && type() == 'A'", "has_prefix(name, \"a\") && type == 'A'"),
+            ("metadata('x/y') contains 'a.b'", "[x/y] =~ 'a[.]b'"),
             ("true", "true"),
         ] {
             assert_eq!(translated(written), expected);

@@ -161,11 +161,12 @@ fn names_of_rewrite_have_no_empty_label() {
 }
 
 #[test]
-fn operators_of_coredns_that_are_functions_here_are_named() {
+fn operators_of_coredns_are_functions_here_between_a_fact_and_a_text() {
     for (operator, instead) in
         [("startsWith", "has_prefix(name, 'a')"), ("endsWith", "has_suffix(name, 'a')"), ("contains", "name =~ 'a'")]
     {
-        let told = of(&format!("view a {{\n expr name() {operator} 'a'\n}}\nwhoami"));
+        assert_eq!(of(&format!("view a {{\n expr name() {operator} 'a' && type() == 'A'\n}}\nwhoami")), "");
+        let told = of(&format!("view a {{\n expr 'a' {operator} name()\n}}\nwhoami"));
         assert!(told.contains(&format!("there is no operator `{operator}`")), "{told}");
         assert!(told.contains(instead), "{told}");
     }

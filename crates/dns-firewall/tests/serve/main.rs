@@ -26,6 +26,7 @@ mod lists;
 mod loadbalance;
 mod log;
 mod loops;
+mod rewrite;
 mod rpz;
 mod rpz_transfer;
 mod s9_1;

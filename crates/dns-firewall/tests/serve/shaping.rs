@@ -66,7 +66,6 @@ fn rewritten_questions_are_answered_as_others() {
     assert!(firewall.ask("A blocked.example").starts_with("NXDOMAIN"));
     assert!(refused(&block("rewrite name regex (a {1}.b")).contains("no regular expression"));
     assert!(refused(&block("rewrite name regex (a) {2}.b")).contains("no group 2"));
-    assert!(refused(&block("rewrite edns0 local set 0xffee x")).contains("not served"));
 }
 
 /// A name that nobody can ask for is not sent to anybody.
@@ -135,6 +134,9 @@ fn answers_are_shaped_on_their_way_out() {
     assert!(asked("header {\n response set aa\n }", "A a.example").starts_with("answer NOERROR aa; "));
     assert!(asked("bufsize 512", "A a.example").starts_with("pass"), "it is short enough");
     assert!(refused(&block("bufsize 100")).contains("512"));
+    // `local` stands before it, as with CoreDNS.
+    let local = asked("local\n header {\n response set aa\n }", "A localhost");
+    assert_eq!(local, asked("local", "A localhost"));
     assert!(refused(&block("header {\n response set xx\n }")).contains("xx"));
     assert!(refused(&block("header {\n set aa\n }")).contains("response set"));
     assert!(refused(&block("timeouts {\n idle 25h\n }")).contains("24 hours"));

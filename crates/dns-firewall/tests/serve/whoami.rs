@@ -21,6 +21,12 @@ fn clients_are_told_their_address_and_port() {
     assert!(by_tcp.contains("; additional _tcp.a.example. 0 SRV 0 0 "), "{by_tcp}");
 }
 
+/// As with CoreDNS: an address is of no other class.
+#[test]
+fn other_classes_are_refused() {
+    check(".:53 {\n whoami\n}", &[("TXT version.bind CH", "REFUSED"), ("A a.example ANYCLASS", "REFUSED")]);
+}
+
 #[test]
 fn rules_come_first_and_who_can_be_asked_is() {
     check(

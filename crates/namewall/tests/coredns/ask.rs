@@ -16,6 +16,10 @@ pub(crate) struct Question {
     pub(crate) class: u16,
     /// With an OPT record of this payload.
     pub(crate) payload: Option<u16>,
+    /// The options in it, by code.
+    pub(crate) options: Vec<(u16, Vec<u8>)>,
+    /// The address that asks.
+    pub(crate) from: Ipv4Addr,
 }
 
 /// A type, in an order.
@@ -23,17 +27,30 @@ pub(crate) struct Question {
 pub(crate) struct RecordType2(pub(crate) u16);
 
 impl Question {
-    /// `TYPE NAME`, perhaps with `CH` or `edns=SIZE` behind it.
+    /// `TYPE NAME`, perhaps with `CH`, `edns=SIZE`, `option=CODE:HEX` or `from=ADDRESS` behind it.
     pub(crate) fn new(text: &str) -> Self {
         let mut words = text.split_whitespace();
         let kind = words.next().and_then(RecordType::named).unwrap_or_else(|| panic!("{text}")).0;
         let name = words.next().unwrap_or_else(|| panic!("{text}")).to_owned();
-        let mut question = Self { name, kind: RecordType2(kind), class: 1, payload: None };
+        let mut question = Self {
+            name,
+            kind: RecordType2(kind),
+            class: 1,
+            payload: None,
+            options: Vec::new(),
+            from: Ipv4Addr::LOCALHOST,
+        };
         for word in words {
-            match word.strip_prefix("edns=") {
-                Some(size) => question.payload = Some(size.parse().unwrap()),
+            match word.split_once('=') {
+                Some(("edns", size)) => question.payload = Some(size.parse().unwrap()),
+                Some(("from", address)) => question.from = address.parse().unwrap(),
+                Some(("option", option)) => {
+                    let (code, data) = option.split_once(':').unwrap();
+                    question.options.push((code.parse().unwrap(), from_hex(data)));
+                    question.payload = question.payload.or(Some(1_232));
+                }
                 None if word == "CH" => question.class = 3,
-                None => panic!("{text}"),
+                _ => panic!("{text}"),
             }
         }
         question
@@ -52,7 +69,14 @@ impl Question {
         if let Some(payload) = self.payload {
             message.extend([0, 0, 41]);
             message.extend(payload.to_be_bytes());
-            message.extend([0; 6]);
+            message.extend([0; 4]);
+            let length: usize = self.options.iter().map(|(_, data)| 4 + data.len()).sum();
+            message.extend((length as u16).to_be_bytes());
+            for (code, data) in &self.options {
+                message.extend(code.to_be_bytes());
+                message.extend((data.len() as u16).to_be_bytes());
+                message.extend(data);
+            }
         }
         message
     }
@@ -61,8 +85,19 @@ impl Question {
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", RecordType(self.kind.0), self.name)?;
-        if self.class == 3 { write!(f, " CH") } else { Ok(()) }
+        if self.class == 3 {
+            write!(f, " CH")?;
+        }
+        for (code, data) in &self.options {
+            write!(f, " {code}={data:02x?}")?;
+        }
+        if self.from == Ipv4Addr::LOCALHOST { Ok(()) } else { write!(f, " from {}", self.from) }
     }
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let pair = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    (0..text.len()).step_by(2).map(pair).collect()
 }
 
 /// What a server said, as far as it is compared: records in any order, without the serial of an SOA.
@@ -94,7 +129,7 @@ impl Answer {
             }
             let (owner, _) = Name::read(message, record.owner).unwrap();
             // `whoami` says from which port it was asked, which is another for each question.
-            if owner.to_string().starts_with("_udp.") {
+            if owner.labels().next() == Some(b"_udp".as_slice()) {
                 continue;
             }
             let data = shown_data(message, record.kind.0, record.ttl_at + 6, record.data);
@@ -109,6 +144,28 @@ impl Answer {
             section.sort();
         }
         answer
+    }
+
+    /// The same, but for TTLs that have run in a cache since then.
+    pub(crate) fn is_aged(&self, other: &Self, since: Duration) -> bool {
+        let without = |answer: &Self| {
+            let [a, b, c] = [&answer.answer, &answer.authority, &answer.additional].map(|records| {
+                let mut records = timeless(records);
+                records.sort();
+                records
+            });
+            Self { answer: a, authority: b, additional: c, ..answer.clone() }
+        };
+        let ttls = |answer: &Self| -> Vec<(String, u64)> {
+            let all = [&answer.answer, &answer.authority, &answer.additional].into_iter().flatten();
+            let ttl = |record: &String| record.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or_default();
+            let mut ttls: Vec<_> =
+                all.map(|record| (timeless(std::slice::from_ref(record)).concat(), ttl(record))).collect();
+            ttls.sort();
+            ttls
+        };
+        let near = |((_, one), (_, two)): (&(String, u64), &(String, u64))| one.abs_diff(*two) <= since.as_secs() + 1;
+        without(self) == without(other) && ttls(self).iter().zip(&ttls(other)).all(near)
     }
 
     /// Without records, as NODATA and NXDOMAIN are.
@@ -130,6 +187,15 @@ impl fmt::Display for Answer {
         }
         Ok(())
     }
+}
+
+/// Records without their TTLs.
+pub(crate) fn timeless(records: &[String]) -> Vec<String> {
+    let without = |record: &String| {
+        let words: Vec<&str> = record.split(' ').collect();
+        [&words[..1], &words[2..]].concat().join(" ")
+    };
+    records.iter().map(without).collect()
 }
 
 /// The data of a record, with whole names.
@@ -156,7 +222,7 @@ pub(crate) fn ask(port: u16, question: &Question) -> Answer {
 }
 
 pub(crate) fn try_to_ask(port: u16, question: &Question) -> Option<Answer> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let socket = UdpSocket::bind((question.from, 0)).unwrap();
     socket.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
     let mut buffer = vec![0; 65_536];
     for id in 0..TRIES as u16 {

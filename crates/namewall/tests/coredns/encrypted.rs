@@ -4,13 +4,18 @@ use crate::corefiles::ZONE;
 use crate::peer::CoreDns;
 use crate::ports::free_port;
 use crate::process::{Folder, Serving, TEST_TIMEOUT};
-use namewall_testbed::program;
+use namewall_testbed::{Process, peer, program};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-const NAME: &str = "dns.example";
+pub(crate) const NAME: &str = "dns.example";
+
+pub(crate) type Authority = CertifiedIssuer<'static, KeyPair>;
 
 const QUESTIONS: [&str; 10] = [
     "A www.example.org",
@@ -26,7 +31,7 @@ const QUESTIONS: [&str; 10] = [
 ];
 
 /// Writes an authority, and a certificate by it with its key.
-fn write_certificate(folder: &Folder, authority: &CertifiedIssuer<'static, KeyPair>) {
+pub(crate) fn write_certificate(folder: &Folder, authority: &Authority) {
     let key = KeyPair::generate().unwrap();
     let names = [NAME.to_owned(), "127.0.0.1".to_owned()];
     let certificate = CertificateParams::new(names).unwrap().signed_by(&key, authority).unwrap();
@@ -36,7 +41,7 @@ fn write_certificate(folder: &Folder, authority: &CertifiedIssuer<'static, KeyPa
     folder.write("cert.pem", certificate.pem());
 }
 
-fn authority() -> CertifiedIssuer<'static, KeyPair> {
+pub(crate) fn authority() -> Authority {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
@@ -57,7 +62,7 @@ https://.:{https} {{\n   tls cert.pem key.pem\n   {body}\n}}\n"
     )
 }
 
-fn folder(corefile: &str, authority: &CertifiedIssuer<'static, KeyPair>) -> Folder {
+fn folder(corefile: &str, authority: &Authority) -> Folder {
     let folder = Folder::new(corefile);
     folder.write("db.example", ZONE);
     write_certificate(&folder, authority);
@@ -151,6 +156,81 @@ fn a_coredns_over_https_is_an_upstream() {
     let ca = serving.folder.path("ca.pem");
     for words in QUESTIONS.iter().filter(|words| !words.contains("ANY")) {
         assert_eq!(kdig(port, &ca, words), kdig(theirs[0], &ca, words), "{words}\n{}", serving.told());
+    }
+}
+
+/// The kind and the protocol of messages that a server tells of by dnstap, as the reader of dnstap's authors reads them.
+struct Tap {
+    process: Process,
+    lines: Receiver<String>,
+}
+
+impl Tap {
+    fn start(path: &Path) -> Self {
+        let mut reader = Command::new(peer("dnstap"));
+        let mut child = reader.arg("unix").arg(path).stdout(Stdio::piped()).spawn().unwrap();
+        let (send, lines) = channel();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || output.lines().map_while(Result::ok).for_each(|line| _ = send.send(line)));
+        let tap = Self { process: Process::owned(child), lines };
+        // It says where it listens.
+        tap.lines.recv_timeout(TEST_TIMEOUT).unwrap();
+        tap
+    }
+
+    /// The next messages, in an order of their own: an answer of ours may be told of before what was forwarded for it.
+    fn next(&mut self, count: usize) -> Vec<String> {
+        let mut told: Vec<String> = (0..count)
+            .map(|_| {
+                let line = self.lines.recv_timeout(TEST_TIMEOUT).unwrap();
+                assert!(self.process.is_alive());
+                let told: Value = serde_json::from_str(&line).unwrap();
+                let of = |name: &str| told["dnstap"]["message"][name].as_str().unwrap_or("-").to_owned();
+                format!("{} {}", of("type"), of("socket_protocol"))
+            })
+            .collect();
+        told.sort();
+        told
+    }
+}
+
+/// A reader of dnstap can tell how clients and upstreams are asked. CoreDNS says TCP of all that is encrypted.
+#[test]
+fn dnstap_tells_tls_and_https_apart() {
+    let authority = authority();
+    let (above, above_tls) = (free_port(), free_port());
+    let upstream = format!(
+        ".:{above} {{\n bind 127.0.0.1\n whoami\n}}\n\
+         tls://example.org:{above_tls} {{\n bind 127.0.0.1\n tls cert.pem key.pem\n file db.example\n}}\n"
+    );
+    let _upstream = CoreDns::start(folder(&upstream, &authority), above);
+    let text = |ports: [u16; 3]| {
+        let forward = format!("forward . tls://127.0.0.1:{above_tls} {{\n tls ca.pem\n tls_servername {NAME}\n}}");
+        corefile(ports).replace("file db.example example.org", &format!("dnstap tap full\n {forward}"))
+    };
+    let [theirs, ours] = [(); 2].map(|()| [(); 3].map(|()| free_port()));
+    let served = folder(&text(theirs), &authority);
+    let (mut their_tap, ca) = (Tap::start(&served.path("tap")), served.path("ca.pem"));
+    let _coredns = CoreDns::start(served, theirs[0]);
+    let served = folder(&text(ours), &authority);
+    let mut our_tap = Tap::start(&served.path("tap"));
+    let _serving = Serving::start_in(served);
+    let expected = |client: &str, upstream: &str| {
+        ["CLIENT_QUERY", "CLIENT_RESPONSE"]
+            .map(|kind| format!("{kind} {client}"))
+            .into_iter()
+            .chain(["FORWARDER_QUERY", "FORWARDER_RESPONSE"].map(|kind| format!("{kind} {upstream}")))
+            .collect::<Vec<String>>()
+    };
+    // CoreDNS was asked whether it serves, of what its upstream has not.
+    while !their_tap.lines.recv_timeout(TEST_TIMEOUT).unwrap().contains("CLIENT_RESPONSE") {}
+    for (at, transport, client) in [(0, "", "UDP"), (0, "+tcp", "TCP"), (1, "+tls", "DOT"), (2, "+https", "DOH")] {
+        let words = format!("A www.example.org {transport}");
+        assert!(kdig(ours[at], &ca, &words).starts_with("NOERROR"), "{words}");
+        assert_eq!(our_tap.next(4), expected(client, "DOT"), "{words}: ours");
+        assert!(kdig(theirs[at], &ca, &words).starts_with("NOERROR"), "{words}");
+        let client = if client == "UDP" { "UDP" } else { "TCP" };
+        assert_eq!(their_tap.next(4), expected(client, "TCP"), "{words}: CoreDNS'");
     }
 }
 

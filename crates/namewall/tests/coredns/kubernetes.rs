@@ -49,7 +49,7 @@ fn corefile(kubeconfig: &str, ports: &[u16], above: u16) -> String {
     ports.iter().zip(&SETTINGS).map(block).collect()
 }
 
-fn wait_for(what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn wait_for(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
         assert!(began.elapsed() < TEST_TIMEOUT, "{what}");

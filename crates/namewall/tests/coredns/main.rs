@@ -9,9 +9,11 @@ mod corefiles;
 mod differences;
 mod encrypted;
 mod kubernetes;
+mod options;
 mod peer;
 mod plain;
 #[path = "../dns/ports.rs"]
 mod ports;
 #[path = "../dns/process.rs"]
 mod process;
+mod real;

@@ -1,44 +1,49 @@
 //! Plain directives: the same Corefiles, the same upstream, the same questions.
 
-use crate::ask::{Answer, Question, ask};
+use crate::ask::{Answer, Question, ask, timeless};
 use crate::corefiles::{COREFILES, HOSTS, QUESTIONS, UPSTREAM_ZONE, ZONE};
 use crate::differences::{Intended, Ledger};
 use crate::peer::CoreDns;
 use crate::ports::free_port;
 use crate::process::{Folder, Serving};
+use std::time::Instant;
+
+pub(crate) const NOBODY_ANSWERS: Intended =
+    ("nobody-answers", |d| d.theirs.rcode == "SERVFAIL" && d.ours.rcode == "REFUSED");
+
+pub(crate) const HOSTS_NODATA_SOA: Intended = ("hosts-nodata-soa", |d| {
+    let is_own = d.ours.authority.iter().all(|record| record.contains("namewall.invalid"));
+    let without = |answer: &Answer| Answer { authority: Vec::new(), is_authoritative: false, ..answer.clone() };
+    is_own && d.theirs.authority.is_empty() && without(d.theirs) == without(d.ours)
+});
+
+pub(crate) const NEGATIVE_SOA_TTL: Intended = ("negative-soa-ttl", |d| {
+    let without = |answer: &Answer| Answer { authority: timeless(&answer.authority), ..answer.clone() };
+    d.ours.is_empty() && without(d.theirs) == without(d.ours)
+});
+
+pub(crate) const FILE_ANY: Intended =
+    ("file-any", |d| d.question.kind.0 == 255 && d.theirs.is_empty() && !d.ours.is_empty());
+
+pub(crate) const FILE_WITHOUT_NS: Intended = ("file-without-ns", |d| {
+    let is_other = |record: &&String| !record.contains(" NS ");
+    let authority = d.theirs.authority.iter().filter(is_other).cloned().collect();
+    Answer { authority, ..d.theirs.clone() } == *d.ours
+});
 
 /// In the order in which they are tried.
 const INTENDED: &[Intended] = &[
-    ("nobody-answers", |d| d.theirs.rcode == "SERVFAIL" && d.ours.rcode == "REFUSED"),
-    ("hosts-nodata-soa", |d| {
-        let is_own = d.ours.authority.iter().all(|record| record.contains("namewall.invalid"));
-        let without = |answer: &Answer| Answer { authority: Vec::new(), is_authoritative: false, ..answer.clone() };
-        is_own && d.theirs.authority.is_empty() && without(d.theirs) == without(d.ours)
-    }),
-    ("negative-soa-ttl", |d| {
-        let without = |answer: &Answer| Answer { authority: timeless(&answer.authority), ..answer.clone() };
-        d.ours.is_empty() && without(d.theirs) == without(d.ours)
-    }),
-    ("file-any", |d| d.question.kind.0 == 255 && d.theirs.is_empty() && !d.ours.is_empty()),
+    NOBODY_ANSWERS,
+    HOSTS_NODATA_SOA,
+    NEGATIVE_SOA_TTL,
+    FILE_ANY,
     ("dns64-hosts-ttl", |d| {
         let without = |answer: &Answer| Answer { answer: timeless(&answer.answer), ..answer.clone() };
         d.question.name == "two.example.org" && without(d.theirs) == without(d.ours)
     }),
-    ("file-without-ns", |d| {
-        let is_other = |record: &&String| !record.contains(" NS ");
-        let authority = d.theirs.authority.iter().filter(is_other).cloned().collect();
-        Answer { authority, ..d.theirs.clone() } == *d.ours
-    }),
+    FILE_WITHOUT_NS,
+    ("whoami-class", |d| d.question.class == 3 && d.theirs.rcode == "NOERROR" && d.ours.rcode == "REFUSED"),
 ];
-
-/// Records without their TTLs.
-fn timeless(records: &[String]) -> Vec<String> {
-    let without = |record: &String| {
-        let words: Vec<&str> = record.split(' ').collect();
-        [&words[..1], &words[2..]].concat().join(" ")
-    };
-    records.iter().map(without).collect()
-}
 
 /// The Corefiles of the table in one file, each at a port of its own.
 fn corefile(ports: &[u16], above: u16) -> String {
@@ -71,10 +76,11 @@ fn plain_corefiles_are_served_as_coredns_serves_them() {
     let _serving = Serving::start_in(folder(&corefile(&ours, above)));
     let mut ledger = Ledger::new(INTENDED);
     for (at, (name, _)) in COREFILES.iter().enumerate() {
+        let began = Instant::now();
         for text in QUESTIONS {
             let question = Question::new(text);
             let answers = [ask(theirs[at], &question), ask(ours[at], &question)];
-            ledger.compare(name, &question, [&answers[0], &answers[1]]);
+            ledger.compare_aged(name, &question, [&answers[0], &answers[1]], began.elapsed());
         }
     }
     assert!(COREFILES.len() >= 40 && ledger.asked >= 300, "{} Corefiles, {} questions", COREFILES.len(), ledger.asked);
