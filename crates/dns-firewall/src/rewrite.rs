@@ -171,11 +171,14 @@ impl Rewrite {
     }
 }
 
-/// The question as it is answered, if a rule is for it. An error is a name that is none.
+/// The question as it is answered, if a rule is for it. An error is a name that is none, or options that do not fit.
 pub(crate) fn rewritten(rules: &[Rewrite], exchange: &Exchange) -> Option<Result<Rewritten, ()>> {
     let (query, question) = (exchange.query(), &exchange.question);
     let changes_options = rules.iter().any(|rule| matches!(rule.change, Change::Option(_)));
-    let mut options = changes_options.then(|| Options::of(query));
+    let mut options = match changes_options.then(|| Options::of(query)).transpose() {
+        Ok(options) => options,
+        Err(()) => return Some(Err(())),
+    };
     let mut cnames = Vec::new();
     let mut name = name_text(question.name.as_bytes());
     let (mut kind, mut class) = (question.record_type.0, question.class);
@@ -221,7 +224,7 @@ pub(crate) fn rewritten(rules: &[Rewrite], exchange: &Exchange) -> Option<Result
         let (before, after) = (query.get(..HEADER).ok_or(())?, query.get(end..).unwrap_or_default());
         let query = [before, &wire, &kind.to_be_bytes(), &class.to_be_bytes(), after].concat();
         let query = match &options {
-            Some(options) => options.written(query),
+            Some(options) => options.written(query)?,
             None => query,
         };
         Ok(Rewritten { query, reverts, cnames })

@@ -27,11 +27,17 @@ pub(super) struct Options {
 }
 
 impl Options {
-    pub(super) fn of(query: &[u8]) -> Self {
+    /// An error is a query that cannot be read, or has two OPT records (RFC 6891 §6.1.1): an upstream might read the one
+    /// that no rule has changed.
+    pub(super) fn of(query: &[u8]) -> Result<Self, ()> {
+        let opts = records(query).map_err(drop)?.iter().filter(|record| record.kind.0 == OPT).count();
+        if opts > 1 {
+            return Err(());
+        }
         let edns = Edns::read(query);
         let opt = edns.map(|edns| (edns.payload, u32::from(edns.version) << 16 | u32::from(edns.flags)));
         let all = edns.iter().flat_map(Edns::options).map(|(code, data)| (code, data.to_vec())).collect();
-        Self { opt, all, is_changed: false }
+        Ok(Self { opt, all, is_changed: false })
     }
 
     /// None if the rule does nothing, so that the next one is looked at.
@@ -51,7 +57,13 @@ impl Options {
             }
             OptionAction::Append(_) if is_there => return None,
             OptionAction::Set(of) | OptionAction::Append(of) | OptionAction::Replace(of) => {
-                (written(of, exchange, question)?, rule.code)
+                let Some(data) = written(of, exchange, question) else {
+                    // What the client says of itself must not stand where the server has nothing to say.
+                    self.is_changed |= is_there;
+                    self.all.retain(|(code, _)| *code != rule.code);
+                    return is_there.then_some(());
+                };
+                (data, rule.code)
             }
         };
         // It stands where the first of its kind stood. A second one of the client would be as good as ours.
@@ -62,15 +74,14 @@ impl Options {
         Some(())
     }
 
-    /// A query with these options.
-    pub(super) fn written(&self, query: Vec<u8>) -> Vec<u8> {
+    /// A query with these options. An error if there is no room for them.
+    pub(super) fn written(&self, query: Vec<u8>) -> Result<Vec<u8>, ()> {
         if !self.is_changed {
-            return query;
+            return Ok(query);
         }
         let (payload, flags) = self.opt.unwrap_or((PAYLOAD, 0));
         let length: usize = self.all.iter().map(|(_, data)| 4 + data.len()).sum();
-        // More than a message has room for: it goes as it came.
-        let Ok(length) = u16::try_from(length) else { return query };
+        let length = u16::try_from(length).map_err(drop)?;
         let mut opt = vec![0];
         opt.extend(OPT.to_be_bytes());
         opt.extend(payload.to_be_bytes());
@@ -81,13 +92,11 @@ impl Options {
             opt.extend((data.len() as u16).to_be_bytes());
             opt.extend(data);
         }
-        let there = match records(&query) {
-            Ok(all) => all
-                .iter()
-                .find(|record| record.section == Section::Additional && record.kind.0 == OPT)
-                .map(|record| record.owner..record.ttl_at + 6 + record.data.len()),
-            Err(_) => return query,
-        };
+        let there = records(&query)
+            .map_err(drop)?
+            .iter()
+            .find(|record| record.section == Section::Additional && record.kind.0 == OPT)
+            .map(|record| record.owner..record.ttl_at + 6 + record.data.len());
         let mut written = query;
         match there {
             Some(place) => _ = written.splice(place, opt),
@@ -97,7 +106,7 @@ impl Options {
                 written.extend(opt);
             }
         }
-        written
+        if written.len() > usize::from(u16::MAX) { Err(()) } else { Ok(written) }
     }
 }
 

@@ -88,6 +88,42 @@ fn a_client_cannot_keep_a_second_option_of_a_code_that_is_set() {
     );
 }
 
+/// Where the server has nothing to say, or no room for it, what the client says of itself does not pass either.
+#[test]
+fn a_client_cannot_say_what_the_server_would_say() {
+    let tenant = "rewrite edns0 local set 0xffee {request/tenant}\nrequest {\nedns0 0xffed tenant bytes\n}";
+    sent(tenant, "TXT a.test 0xffee=x:01", "1232:");
+    sent(&tenant.replace("set", "replace"), "TXT a.test 0xffee=x:01", "1232:");
+
+    let up = echo();
+    let rule = "rewrite edns0 local set 0xffee {client_ip}";
+    let firewall = Firewall::new(&format!(".:53 {{\n{rule}\nforward . {}\n}}", up.address));
+    let asked = |ask: &Ask| firewall.exchange_bytes(ask, &answer(&ask.query, &["@ 30 TXT as-it-was"]));
+
+    let forged = [0xff, 0xee, 0, 1, 1];
+    // The options of the client fill the message.
+    let room = usize::from(u16::MAX) - Ask::from("TXT a.test").query.len() - OPT.len() - 2 - forged.len() - 4;
+    let filler = [&[0xff, 0xed][..], &(room as u16).to_be_bytes(), &vec![0; room]].concat();
+    assert_eq!(asked(&with_opts(&[[&forged[..], &filler].concat()])), "answer SERVFAIL; edns");
+    // A second OPT record.
+    assert_eq!(asked(&with_opts(&[forged.to_vec(), forged.to_vec()])), "answer SERVFAIL; edns");
+}
+
+/// An OPT record up to the length of its options.
+const OPT: [u8; 9] = [0, 0, 41, 4, 208, 0, 0, 0, 0];
+
+/// A question with OPT records that have these options.
+fn with_opts(opts: &[Vec<u8>]) -> Ask {
+    let mut ask = Ask::from("TXT a.test");
+    for options in opts {
+        ask.query.extend(OPT);
+        ask.query.extend((options.len() as u16).to_be_bytes());
+        ask.query.extend(options);
+    }
+    ask.query[11] = opts.len() as u8;
+    ask
+}
+
 #[test]
 fn wrong_words_of_edns0_are_refused() {
     for (rule, why) in [
