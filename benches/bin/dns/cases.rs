@@ -105,6 +105,7 @@ pub(crate) struct Seat {
     /// Over all loads that everyone should bear.
     pub(crate) sent: u64,
     pub(crate) lost: u64,
+    pub(crate) failed: u64,
     pub(crate) wrong: u64,
     pub(crate) drops: u64,
     /// How long that took, and how long more because the load's thread was not let run.
@@ -116,7 +117,7 @@ impl Seat {
     fn take(case: Case, programs: &Programs, cores: &Cores) -> Result<Self> {
         let rig = Rig::start(case.forwarder, programs, cores)?;
         let (took, away) = (Duration::ZERO, Duration::ZERO);
-        let mut seat = Self { case, rig, sent: 0, lost: 0, wrong: 0, drops: 0, took, away };
+        let mut seat = Self { case, rig, sent: 0, lost: 0, failed: 0, wrong: 0, drops: 0, took, away };
         // Names are learned, buffers are made, a runtime finds its pace.
         seat.rig.run(seat.load(2_000, WARM_UP))?;
         Ok(seat)
@@ -141,6 +142,7 @@ impl Seat {
         let measured = self.try_load(rate, lasts)?;
         self.sent += measured.outcome.sent;
         self.lost += measured.outcome.lost();
+        self.failed += measured.outcome.failed;
         self.wrong += measured.outcome.wrong;
         self.drops += measured.drops;
         self.took += measured.outcome.took;

@@ -70,6 +70,8 @@ pub(crate) struct Outcome {
     pub(crate) sent: u64,
     /// Rightly.
     pub(crate) answered: u64,
+    /// SERVFAIL: whoever asks tries again.
+    pub(crate) failed: u64,
     pub(crate) wrong: u64,
     /// In nanoseconds, the shortest first.
     latencies: Vec<u32>,
@@ -197,10 +199,10 @@ impl Run {
     }
 
     fn outcome(self) -> Outcome {
-        let Self { sent, took, clock, book: Book { wrong, mut latencies, last, silence, .. }, .. } = self;
+        let Self { sent, took, clock, book: Book { failed, wrong, mut latencies, last, silence, .. }, .. } = self;
         latencies.sort_unstable();
         let silence = silence.max(took.saturating_sub(last));
-        Outcome { sent, answered: latencies.len() as u64, wrong, latencies, took, away: clock.away, silence }
+        Outcome { sent, answered: latencies.len() as u64, failed, wrong, latencies, took, away: clock.away, silence }
     }
 }
 
@@ -227,6 +229,7 @@ struct Book {
     /// By socket and id.
     waiting: Vec<Waiting>,
     open: u64,
+    failed: u64,
     wrong: u64,
     latencies: Vec<u32>,
     /// When the last right answer came.
@@ -246,7 +249,7 @@ impl Book {
     fn new(load: Load, first: u64) -> Self {
         let waiting = vec![Waiting::default(); SOCKETS * IDS];
         let (last, silence) = (Duration::ZERO, Duration::ZERO);
-        Self { load, first, waiting, open: 0, wrong: 0, latencies: Vec::new(), last, silence }
+        Self { load, first, waiting, open: 0, failed: 0, wrong: 0, latencies: Vec::new(), last, silence }
     }
 
     /// The socket of a question, and its id there. Sockets take turns, a look-up each; ids are others in every run.
@@ -277,6 +280,8 @@ impl Book {
             self.latencies.push(u32::try_from(now.saturating_sub(due).as_nanos()).unwrap_or(u32::MAX));
             self.silence = self.silence.max(now.saturating_sub(self.last));
             self.last = now;
+        } else if question != 0 && self.asked(question - 1).is_failed_by(message) {
+            self.failed += 1;
         } else {
             self.wrong += 1;
         }

@@ -80,7 +80,11 @@ const MANY: u32 = 140_000;
 pub(crate) fn cpu(seats: &mut [Seat], sizes: &Sizes) -> Result<()> {
     let a_question = |measured: &Measured| measured.cpu.as_secs_f64() * 1e6 / measured.outcome.answered as f64;
     let Rounds { count, rate, lasts } = sizes.cpu;
-    let full = in_turn(seats, count, |seat| Ok(a_question(&seat.try_load(rate, lasts)?)))?;
+    let full = in_turn(seats, count, |seat| seat.try_load(rate, lasts))?;
+    // Silence is what no socket had room for; SERVFAIL is an answer that was there and came to nothing.
+    let failed = |measured: &Measured| measured.outcome.failed as f64 / measured.outcome.sent as f64;
+    tell(seats, "cpu_failed_share", &of_each(&full, failed));
+    let full = of_each(&full, a_question);
     let Rounds { count, rate, lasts } = sizes.cpu_light;
     let light = in_turn(seats, count, |seat| Ok(a_question(&seat.bear(rate, lasts)?)))?;
     for (what, measured) in [("cpu", full), ("cpu_light", light)] {
@@ -156,6 +160,7 @@ pub(crate) fn totals(seats: &[Seat]) -> Result<()> {
         let name = seat.case.name;
         figure(&format!("dns_sent_{name}"), seat.sent as f64);
         figure(&format!("dns_lost_{name}"), seat.lost as f64);
+        figure(&format!("dns_failed_{name}"), seat.failed as f64);
         figure(&format!("dns_wrong_{name}"), seat.wrong as f64);
         figure(&format!("dns_drops_{name}"), seat.drops as f64);
         figure(&format!("dns_away_{name}"), seat.away.as_secs_f64() / seat.took.as_secs_f64());
@@ -172,6 +177,7 @@ pub(crate) fn endurance(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Size
     let Measured { outcome, drops, .. } = ours.rig.run(fill)?;
     figure("dns_endurance_addresses", outcome.sent.min(2 * u64::from(MANY)) as f64);
     figure("dns_endurance_lost", outcome.lost() as f64);
+    figure("dns_endurance_failed", outcome.failed as f64);
     figure("dns_endurance_wrong", outcome.wrong as f64);
     figure("dns_endurance_drops", drops as f64);
     figure("dns_endurance_longest_ms", outcome.quantile(1.0) / 1e3);
@@ -216,10 +222,11 @@ pub(crate) fn flood(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) -
 pub(crate) fn take_overs(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) -> Result<()> {
     let Some(mut seat) = seat("namewall_two_loops") else { return Ok(()) };
     let load = seat.load(sizes.latency.rate, sizes.steady.lasts);
-    let TakenOver { sent, lost, longest_ms } = seat.rig.run_while_taken_over(load, sizes.take_overs)?;
+    let TakenOver { sent, lost, failed, longest_ms } = seat.rig.run_while_taken_over(load, sizes.take_overs)?;
     figure("dns_take_overs", sizes.take_overs as f64);
     figure("dns_take_overs_sent", sent as f64);
     figure("dns_take_overs_lost", lost as f64);
+    figure("dns_take_overs_failed", failed as f64);
     figure("dns_take_overs_longest_ms", longest_ms);
     Ok(())
 }
@@ -232,6 +239,11 @@ pub(crate) fn kill(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) ->
     figure("dns_kill_silence_s", outcome.silence.as_secs_f64());
     figure("dns_kill_lost", outcome.lost() as f64);
     Ok(())
+}
+
+/// Something of every round.
+fn of_each(measured: &[Vec<Measured>], figure: impl Fn(&Measured) -> f64) -> Vec<Vec<f64>> {
+    measured.iter().map(|rounds| rounds.iter().map(&figure).collect()).collect()
 }
 
 fn of<'a>(seats: &[Seat], measured: &'a [Vec<f64>], name: &str) -> Option<&'a [f64]> {

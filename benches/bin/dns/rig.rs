@@ -64,7 +64,9 @@ pub(crate) struct Rig {
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct TakenOver {
     pub(crate) sent: u64,
+    /// Those that failed among them.
     pub(crate) lost: u64,
+    pub(crate) failed: u64,
     pub(crate) longest_ms: f64,
 }
 
@@ -207,6 +209,7 @@ impl Rig {
                 outcome = load.run(LISTEN, &mut self.upstream, &mut self.asked).map(|outcome| {
                     all.sent += outcome.sent;
                     all.lost += outcome.lost();
+                    all.failed += outcome.failed;
                     all.longest_ms = all.longest_ms.max(outcome.quantile(1.0) / 1e3);
                 });
             }

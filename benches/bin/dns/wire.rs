@@ -25,6 +25,7 @@ const AUTHORITATIVE: u8 = 0x04;
 const RECURSION_DESIRED: u8 = 0x01;
 const RECURSION_AVAILABLE: u8 = 0x80;
 const FORMAT_ERROR: u8 = 1;
+const SERV_FAIL: u8 = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
@@ -94,6 +95,14 @@ impl Asked {
     /// Whether this is the answer, the whole of it. The sender has compared the id.
     pub(crate) fn is_answered_by(self, message: &[u8]) -> bool {
         self.last_address(message).is_some_and(|address| address == self.kind.address(self.number))
+    }
+
+    /// Whether this says that there is no answer: SERVFAIL for the same question. The sender has compared the id.
+    pub(crate) fn is_failed_by(self, message: &[u8]) -> bool {
+        let mut question = Vec::with_capacity(64);
+        self.write_question(&mut question);
+        let is_failure = message.get(2..4).is_some_and(|flags| flags[0] & RESPONSE != 0 && flags[1] & 0xf == SERV_FAIL);
+        is_failure && message.get(HEADER..HEADER + question.len()) == Some(&question)
     }
 
     fn last_address(self, message: &[u8]) -> Option<&[u8]> {
@@ -331,10 +340,11 @@ mod tests {
         let mut answer = answered(&query(ASKED), PLAIN);
         let address = answer.len() - 12;
         answer[address] ^= 1;
-        assert!(!ASKED.is_answered_by(&answer));
+        assert!(!ASKED.is_answered_by(&answer) && !ASKED.is_failed_by(&answer));
         answer[address] ^= 1;
         answer[3] |= 2;
-        assert!(!ASKED.is_answered_by(&answer));
+        assert!(!ASKED.is_answered_by(&answer) && ASKED.is_failed_by(&answer));
+        assert!(!Asked { number: 8, ..ASKED }.is_failed_by(&answer));
         assert!(!ASKED.is_answered_by(&query(ASKED)));
     }
 
