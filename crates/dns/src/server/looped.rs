@@ -207,8 +207,15 @@ impl<L: Learn> LoopState<L> {
             }
             // One thread at most commits, so that the other can always go on.
             let is_busy = || self.committing.load(Ordering::SeqCst) != 0 || self.learner.is_busy();
-            if !engine.must_commit() || is_busy() {
+            let must_commit = engine.must_commit();
+            if !must_commit || is_busy() {
                 let _ = engine.finish();
+                // Answers wait for another thread: for its commit, or for the lock that it has or wants. On a core that
+                // both share, it may not run until this one has used up its time slice, which in the real-time class is
+                // as long as answers may wait.
+                if must_commit || self.committing.load(Ordering::SeqCst) != 0 {
+                    std::thread::yield_now();
+                }
                 continue;
             }
             let (mut batch, tickets) = engine.take_batch();
