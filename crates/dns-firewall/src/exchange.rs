@@ -55,6 +55,8 @@ pub(crate) struct Exchange {
     pub(crate) prepared: Option<Prepared>,
     /// What the client has asked lately, if the block wants to know it.
     pub(crate) activity: Option<Activity>,
+    /// Why it cannot be judged, if it cannot.
+    pub(crate) unjudged: Option<String>,
 }
 
 /// A server block, and which of its keys is for the question.
@@ -77,7 +79,7 @@ impl Exchange {
     pub(crate) fn begin(inside: &Arc<Inside>, asked: &Asked<'_>) -> Result<Box<Self>, Unserved> {
         let begun = Instant::now();
         let question = parse(asked.query).map_err(|_| Unserved::Unreadable)?;
-        let Some(at) = inside.find(asked, &question) else {
+        let Some((at, unjudged)) = inside.find(asked, &question) else {
             return Err(Unserved::NoBlock(Box::new(question)));
         };
         Ok(Box::new(Self {
@@ -98,6 +100,7 @@ impl Exchange {
             heard: RefCell::default(),
             prepared: None,
             activity: None,
+            unjudged,
             inside: inside.clone(),
         }))
     }
@@ -123,6 +126,7 @@ impl Exchange {
             heard: RefCell::default(),
             prepared: None,
             activity: self.activity,
+            unjudged: None,
         })
     }
 

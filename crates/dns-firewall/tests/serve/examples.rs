@@ -72,6 +72,17 @@ fn tunnels_are_refused_and_others_are_not() {
         (0..1_500).map(|number| ask(&format!("A x{number}.t.example.org from 10.0.0.8"))).collect();
     assert!(short[..200].iter().all(|told| told == FORWARDED));
     assert!(short[1_000..].iter().all(|told| told == "REFUSED"));
+    // A domain of the attacker's own needs no label between.
+    let own: Vec<String> = (0..1_500).map(|number| ask(&format!("A x{number}.example.org from 10.0.0.5"))).collect();
+    assert!(own[1_000..].iter().all(|told| told == "REFUSED"));
+    assert_eq!(ask("A example.org from 10.0.0.5"), FORWARDED, "the domain itself carries nothing");
+    // Labels that are short enough each, and long together.
+    let together = |number: u64| {
+        let data = encoded(number) + &encoded(number + 1_000) + &encoded(number + 2_000);
+        format!("A {}.{}.{}.{}.example.org from 10.0.0.4", &data[..28], &data[28..56], &data[56..84], &data[84..112])
+    };
+    let together: Vec<String> = (0..200).map(|number| ask(&together(number))).collect();
+    assert!(together[60..].iter().all(|told| told == "REFUSED"), "{together:?}");
 }
 
 #[test]

@@ -234,6 +234,48 @@ fn dnstap_tells_tls_and_https_apart() {
     }
 }
 
+/// Only clients with a certificate of the clients' authority are served, where that is written.
+#[test]
+fn clients_show_their_certificates_as_they_must_with_coredns() {
+    let (of_servers, of_clients) = (authority(), authority());
+    for (option, without, with_another) in
+        [("require_and_verify", "nothing", "nothing"), ("verify_if_given", "NOERROR", "nothing")]
+    {
+        let [theirs, ours] = [(); 2].map(|()| [(); 3].map(|()| free_port()));
+        let tls = format!("tls cert.pem key.pem clients.pem {{\n      client_auth {option}\n   }}");
+        let served = |ports: [u16; 3]| {
+            let folder = folder(&corefile(ports).replace("tls cert.pem key.pem", &tls), &of_servers);
+            folder.write("clients.pem", of_clients.pem());
+            folder
+        };
+        let _coredns = CoreDns::start(served(theirs), theirs[0]);
+        let serving = Serving::start_in(served(ours));
+        serving.wait_for("serving encrypted DNS", 2);
+        let ca = serving.folder.path("ca.pem");
+        let shown = |name: &str, authority: &Authority| {
+            let key = KeyPair::generate().unwrap();
+            let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, authority).unwrap();
+            serving.folder.write(&format!("{name}.key"), key.serialize_pem());
+            serving.folder.write(&format!("{name}.pem"), certificate.pem());
+            [format!("{name}.pem"), format!("{name}.key")].map(|file| serving.folder.path(&file).display().to_string())
+        };
+        let (good, bad) = (shown("good", &of_clients), shown("bad", &of_servers));
+        for (certificate, expected) in [(None, without), (Some(&good), "NOERROR"), (Some(&bad), with_another)] {
+            let words = certificate.map_or_else(String::new, |[certificate, key]| {
+                format!("+tls-certfile={certificate} +tls-keyfile={key}")
+            });
+            let mut args = vec!["/dns-query?dns=AAABAAABAAAAAAAAA3d3dwdleGFtcGxlA29yZwAAAQAB"];
+            args.extend(certificate.iter().flat_map(|[certificate, key]| ["--cert", certificate, "--key", key]));
+            for (ports, whose) in [(ours, "ours"), (theirs, "CoreDNS'")] {
+                let told = kdig(ports[1], &ca, &format!("A www.example.org +tls {words}"));
+                assert!(told.starts_with(expected), "{whose}, {option}, {certificate:?}: {told}");
+                let told = curl(ports[2], &ca, &args);
+                assert_eq!(told.starts_with("2 200 "), expected == "NOERROR", "{whose}, {option}, {certificate:?}: {told}");
+            }
+        }
+    }
+}
+
 /// Waits until kdig gets what it should.
 fn eventually(port: u16, ca: &Path, expected: &str) {
     let began = Instant::now();
