@@ -4,8 +4,8 @@
 use crate::problem::Report;
 use crate::suggest::nearest;
 use crate::{
-    ConfiguredEngine, Encoding, EngineKind, FileSpan, OptionAction, OptionData, OptionRewrite, RewriteChange, Rule, RuleKind,
-    ServerBlock, Text,
+    ConfiguredEngine, Encoding, EngineKind, FileSpan, OptionAction, OptionData, OptionRewrite, RewriteChange, Rule,
+    RuleKind, ServerBlock, Text,
 };
 use namewall_expression::Fact;
 use std::sync::Arc;

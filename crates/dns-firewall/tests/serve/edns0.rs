@@ -180,3 +180,43 @@ fn a_label_no_pod_has_is_not_set() {
         assert_eq!(of_pods(expression).ask("A a.example from 10.244.1.2"), "REFUSED", "{expression}");
     }
 }
+
+/// Servers behind us might take another option than the rules have seen.
+#[test]
+fn what_a_query_says_twice_is_not_known() {
+    let text = |fields: &str| {
+        format!(
+            ".:53 {{
+                {fields}
+                firewall query {{
+                    refuse size > 400
+                    default allow
+                }}
+                forward . 192.0.2.53
+            }}"
+        )
+    };
+    let firewall = Firewall::new(&text("request {\n edns0 0xffed id bytes\n }"));
+    for (question, expected) in [
+        ("A a.example 0xffed=good 0xffed=bad", "SERVFAIL"),
+        ("A a.example 0xffed=good 0xffed=good", "SERVFAIL"),
+        ("A a.example 0xffed=good", "route 0"),
+        ("A a.example 0xffee=one 0xffee=two 0xffed=good", "route 0"),
+    ] {
+        assert!(firewall.ask(question).starts_with(expected), "{question}: {}", firewall.ask(question));
+    }
+    // Nobody looks at it.
+    assert_eq!(Firewall::new(&text("")).ask("A a.example 0xffed=good 0xffed=bad"), "route 0");
+    // Two OPT records, and an option that is cut short.
+    let ask = Ask::from("A a.example 0xffed=good");
+    let opt = ask.query.windows(3).position(|bytes| bytes == [0, 0, 41]).unwrap();
+    let mut twice = ask.query.clone();
+    twice.extend_from_slice(&ask.query[opt..]);
+    twice[11] = 2;
+    let mut short = ask.query.clone();
+    *short.last_mut().unwrap() = 0;
+    short[opt + 14] += 1;
+    for query in [twice, short] {
+        assert!(firewall.exchange_bytes(&Ask { query, ..Ask::from("A a.example") }, &[]).starts_with("FORMERR"));
+    }
+}

@@ -1,7 +1,7 @@
 //! The examples of examples/dns do what they say.
 
 use crate::support::{Engines, Firewall, LoggedText, around, built};
-use namewall_dns_firewall::Identities;
+use namewall_dns_firewall::{Disk, Identities};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +32,9 @@ fn every_example_is_served_without_a_warning() {
         if entry.file_type().unwrap().is_dir() || name == "encrypted.Corefile" {
             continue;
         }
+        let read = namewall_corefile::read(&name, &example(&name), &Disk, &|_| None);
+        let read = read.unwrap_or_else(|errors| panic!("{errors}"));
+        assert!(read.warnings.is_empty(), "{name}: {:?}", read.warnings);
         let built = built(&example(&name), &around(&LoggedText::default()), &Engines::none());
         let built = built.unwrap_or_else(|why| panic!("{name}: {why}"));
         assert_eq!(built.warnings, Vec::<String>::new(), "{name}");

@@ -181,7 +181,10 @@ fn until_pods_are_known_nothing_is_decided_that_depends_on_them() {
     for (directives, known) in [
         ("firewall query {\n refuse [kubernetes/client-namespace] == 'evil'\n default allow\n }", "REFUSED"),
         // What comes before it may not decide for it: nobody knows which rule is about whom.
-        ("firewall query {\n allow name == 'a.example'\n deny [kubernetes/client-namespace] == ''\n default allow\n }", "route 0"),
+        (
+            "firewall query {\n allow name == 'a.example'\n deny [kubernetes/client-namespace] == ''\n default allow\n }",
+            "route 0",
+        ),
         ("firewall response {\n block [kubernetes/client-namespace] == 'evil'\n default allow\n }", "route 0"),
         (&format!("{opa}\n firewall query {{\n opa clients\n default refuse\n }}"), ""),
         ("rewrite edns0 local set 0xffee {kubernetes/client-pod-name}", ""),

@@ -254,7 +254,8 @@ fn clients_show_their_certificates_as_they_must_with_coredns() {
         let ca = serving.folder.path("ca.pem");
         let shown = |name: &str, authority: &Authority| {
             let key = KeyPair::generate().unwrap();
-            let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, authority).unwrap();
+            let certificate =
+                CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, authority).unwrap();
             serving.folder.write(&format!("{name}.key"), key.serialize_pem());
             serving.folder.write(&format!("{name}.pem"), certificate.pem());
             [format!("{name}.pem"), format!("{name}.key")].map(|file| serving.folder.path(&file).display().to_string())
@@ -270,7 +271,11 @@ fn clients_show_their_certificates_as_they_must_with_coredns() {
                 let told = kdig(ports[1], &ca, &format!("A www.example.org +tls {words}"));
                 assert!(told.starts_with(expected), "{whose}, {option}, {certificate:?}: {told}");
                 let told = curl(ports[2], &ca, &args);
-                assert_eq!(told.starts_with("2 200 "), expected == "NOERROR", "{whose}, {option}, {certificate:?}: {told}");
+                assert_eq!(
+                    told.starts_with("2 200 "),
+                    expected == "NOERROR",
+                    "{whose}, {option}, {certificate:?}: {told}"
+                );
             }
         }
     }

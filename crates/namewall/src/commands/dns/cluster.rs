@@ -91,7 +91,9 @@ impl Clients {
         let until = Instant::now() + limit;
         while !self.pods.are_known() {
             if Instant::now() >= until {
-                warn!("the API server has not listed pods yet; questions of rules about clients get SERVFAIL until then");
+                warn!(
+                    "the API server has not listed pods yet; questions of rules about clients get SERVFAIL until then"
+                );
                 return;
             }
             std::thread::sleep(LOOK_EVERY / 10);

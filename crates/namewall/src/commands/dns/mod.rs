@@ -23,7 +23,7 @@ use nix::ifaddrs::getifaddrs;
 use objects::{Unasked, Watched};
 use question::Question;
 use sources::{Noting, Sources};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -92,7 +92,8 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(asked) = &args.explain {
-        if let Some(fact) = read.servers.iter().find_map(ServerBlock::client_fact).filter(|_| args.manifests.is_empty()) {
+        if let Some(fact) = read.servers.iter().find_map(ServerBlock::client_fact).filter(|_| args.manifests.is_empty())
+        {
             output::note(&format!("{}: no pod is known here for `{}`: pass --manifests", fact.place, fact.name));
         }
         built.service.wait_for_policies(POLICY_PATIENCE);
@@ -110,8 +111,12 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
             Some(Signal::Stop) => break,
             None => false,
         };
-        if !is_asked && !sources.have_changed(Instant::now()) {
-            continue;
+        if !is_asked {
+            if !sources.have_changed(Instant::now()) {
+                continue;
+            }
+            // Who writes a file may not be done: half of a Corefile can be one that denies less.
+            sources.settle(|| std::thread::sleep(TICK));
         }
         let (read, read_from) = read_with_sources(&args.conf);
         let taken = read.and_then(|read| {
@@ -305,6 +310,17 @@ fn settings(listen: &[SocketAddr], routes: Vec<Route>, idle_timeout: Option<Dura
     }
 }
 
+/// Why an address cannot be listened at, and what to do about it.
+fn cannot_listen(address: SocketAddr, why: ErrorKind) -> String {
+    let hint = match why {
+        ErrorKind::PermissionDenied => "; a port below 1024 needs the capability NET_BIND_SERVICE",
+        ErrorKind::AddrNotAvailable => "; no interface of this machine has the address",
+        ErrorKind::AddrInUse => "; is another DNS server running there?",
+        _ => "",
+    };
+    format!("cannot listen at {address}{hint}")
+}
+
 /// Sockets at all these addresses, or at none. Those that were left a moment ago are waited for.
 fn bind(listen: &[SocketAddr], left: &[SocketAddr]) -> Result<Vec<(Sockets, Listen)>> {
     let until = Instant::now() + LEAVING;
@@ -315,9 +331,8 @@ fn bind(listen: &[SocketAddr], left: &[SocketAddr]) -> Result<Vec<(Sockets, List
                 bound => break bound,
             }
         };
-        let sockets =
-            sockets.with_context(|| format!("cannot listen at {address}; is another DNS server running there?"))?;
-        Ok((sockets, Listen::from(*address)))
+        let told = sockets.as_ref().err().map(|error| cannot_listen(*address, error.kind()));
+        Ok((sockets.with_context(|| told.unwrap_or_default())?, Listen::from(*address)))
     };
     listen.iter().map(bind).collect()
 }
