@@ -5,11 +5,12 @@ use crate::peer::CoreDns;
 use crate::ports::free_port;
 use crate::process::{Folder, Serving, TEST_TIMEOUT};
 use namewall_testbed::{Process, peer, program};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,11 @@ pub(crate) fn write_certificate(folder: &Folder, authority: &Authority) {
 }
 
 pub(crate) fn authority() -> Authority {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
     let mut params = CertificateParams::new(Vec::new()).unwrap();
+    // Two of one name are one to who looks an authority up by its name, as curl does.
+    let name = format!("authority {}", NEXT.fetch_add(1, Ordering::SeqCst));
+    params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
@@ -90,7 +95,7 @@ fn kdig(port: u16, ca: &Path, words: &str) -> String {
 fn curl(port: u16, ca: &Path, args: &[&str]) -> String {
     let url = format!("https://{NAME}:{port}{}", args[0]);
     let output = Command::new(program("curl"))
-        .args(["--silent", "--max-time", "60", "--noproxy", "*", "--output", "/dev/null", "--cacert"])
+        .args(["--silent", "--show-error", "--max-time", "60", "--noproxy", "*", "--output", "/dev/null", "--cacert"])
         .arg(ca)
         .args(["--resolve", &format!("{NAME}:{port}:127.0.0.1"), "--write-out"])
         .arg("%{http_version} %{http_code} %{content_type} %header{cache-control}")
@@ -98,7 +103,8 @@ fn curl(port: u16, ca: &Path, args: &[&str]) -> String {
         .arg(url)
         .output()
         .unwrap();
-    String::from_utf8(output.stdout).unwrap()
+    // Why there is no answer.
+    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
 }
 
 #[test]
@@ -254,8 +260,9 @@ fn clients_show_their_certificates_as_they_must_with_coredns() {
         let ca = serving.folder.path("ca.pem");
         let shown = |name: &str, authority: &Authority| {
             let key = KeyPair::generate().unwrap();
-            let certificate =
-                CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, authority).unwrap();
+            let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            params.distinguished_name.push(DnType::CommonName, name);
+            let certificate = params.signed_by(&key, authority).unwrap();
             serving.folder.write(&format!("{name}.key"), key.serialize_pem());
             serving.folder.write(&format!("{name}.pem"), certificate.pem());
             [format!("{name}.pem"), format!("{name}.key")].map(|file| serving.folder.path(&file).display().to_string())
