@@ -18,7 +18,8 @@ use tracing::{info, warn};
 const HOLD: Duration = Duration::from_millis(200);
 /// How often pods are looked at that have changed.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-const WATCH_TIMEOUT: Duration = Duration::from_secs(60);
+/// How soon trouble with the API server is logged.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether the API server is needed to serve this, or wished.
 pub(super) fn is_wanted(corefile: &Corefile, server: &ApiServer) -> bool {
@@ -42,17 +43,20 @@ pub(super) struct Clients {
     target: Target,
     /// Manifests say who clients are, or nobody is asked.
     is_settled: bool,
+    /// Whether the Corefile looks at clients. Without it nobody waits for pods.
+    is_needed: bool,
 }
 
 impl Clients {
     pub(super) fn new(pods: Arc<Pods>, target: Target, is_settled: bool) -> Self {
-        Self { pods, target, is_settled }
+        Self { pods, target, is_settled, is_needed: false }
     }
 
     /// Follows the cluster's pods if a Corefile looks at clients, or if it is wished. An error is that there is nobody to
     /// say who clients are: what is not known would never match.
     pub(super) fn follow_for(&mut self, corefile: &Corefile, is_wished: bool) -> Result<()> {
         let asking = corefile.servers.iter().find_map(|server| Some((server, server.client_fact()?)));
+        self.is_needed = asking.is_some();
         if self.is_settled || asking.is_none() && !is_wished {
             return Ok(());
         }
@@ -73,11 +77,19 @@ impl Clients {
         self.pods.await_list();
         let (mut watch, pods) = (Watch::start_for(&connection, [&POD]), self.pods.clone());
         let follow = move || {
+            let mut told = Vec::new();
             loop {
                 if watch.wait(WATCH_TIMEOUT) {
                     watch.take_change();
                     watch.with_store(|store| pods.set(store.pods()));
                     std::thread::sleep(LOOK_EVERY);
+                }
+                let trouble = watch.trouble();
+                if trouble != told {
+                    trouble
+                        .iter()
+                        .for_each(|one| warn!(kind = one.kind, "the API server cannot be asked: {}", one.what));
+                    told = trouble;
                 }
             }
         };
@@ -86,10 +98,10 @@ impl Clients {
         Ok(())
     }
 
-    /// Waits until it is known who clients are, but not longer than this.
+    /// Waits until it is known who clients are, if that matters, but not longer than this.
     pub(super) fn wait(&self, limit: Duration) {
         let until = Instant::now() + limit;
-        while !self.pods.are_known() {
+        while !self.are_known() {
             if Instant::now() >= until {
                 warn!(
                     "the API server has not listed pods yet; questions of rules about clients get SERVFAIL until then"
@@ -100,8 +112,9 @@ impl Clients {
         }
     }
 
+    /// False if the Corefile looks at clients and nobody has said yet who they are.
     pub(super) fn are_known(&self) -> bool {
-        self.pods.are_known()
+        !self.is_needed || self.pods.are_known()
     }
 }
 
