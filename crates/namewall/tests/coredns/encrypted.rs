@@ -43,10 +43,13 @@ pub(crate) fn write_certificate(folder: &Folder, authority: &Authority) {
 }
 
 pub(crate) fn authority() -> Authority {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
     // Two of one name are one to who looks an authority up by its name, as curl does.
-    let name = format!("authority {}", NEXT.fetch_add(1, Ordering::SeqCst));
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    authority_named(&format!("authority {}", NEXT.fetch_add(1, Ordering::SeqCst)))
+}
+
+fn authority_named(name: &str) -> Authority {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
@@ -243,7 +246,8 @@ fn dnstap_tells_tls_and_https_apart() {
 /// Only clients with a certificate of the clients' authority are served, where that is written.
 #[test]
 fn clients_show_their_certificates_as_they_must_with_coredns() {
-    let (of_servers, of_clients) = (authority(), authority());
+    // Clients show certificates only of authorities that a server names, so somebody takes the name of theirs.
+    let (of_servers, of_clients, impostor) = (authority(), authority_named("clients"), authority_named("clients"));
     for (option, without, with_another) in
         [("require_and_verify", "nothing", "nothing"), ("verify_if_given", "NOERROR", "nothing")]
     {
@@ -267,7 +271,7 @@ fn clients_show_their_certificates_as_they_must_with_coredns() {
             serving.folder.write(&format!("{name}.pem"), certificate.pem());
             [format!("{name}.pem"), format!("{name}.key")].map(|file| serving.folder.path(&file).display().to_string())
         };
-        let (good, bad) = (shown("good", &of_clients), shown("bad", &of_servers));
+        let (good, bad) = (shown("good", &of_clients), shown("bad", &impostor));
         for (certificate, expected) in [(None, without), (Some(&good), "NOERROR"), (Some(&bad), with_another)] {
             let words = certificate.map_or_else(String::new, |[certificate, key]| {
                 format!("+tls-certfile={certificate} +tls-keyfile={key}")
