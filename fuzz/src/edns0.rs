@@ -48,10 +48,17 @@ pub fn edns0(bytes: &[u8]) {
     query.extend((bytes.len() as u16).to_be_bytes());
     query.extend(bytes);
     let explanation = explain(&query);
+    let Some(all) = options(bytes) else {
+        return assert_eq!((explanation.denial, explanation.query), (Some("FORMERR"), None), "an option is cut short");
+    };
+    let of = |wanted: u16| all.iter().filter(move |(code, _)| *code == wanted).map(|(_, data)| *data);
+    if of(0xffed).count() > 1 || of(8).count() > 1 {
+        return assert_eq!((explanation.denial, explanation.query), (Some("SERVFAIL"), None), "it is there twice");
+    }
     let lists = &explanation.query.as_ref().expect("there is a list").lists;
     let facts: Vec<(&str, &str)> =
         lists[0].rules.iter().flat_map(|rule| &rule.facts).map(|(name, value)| (&**name, &**value)).collect();
-    let (client, other) = (option(bytes, 0xffed), option(bytes, 8));
+    let (client, other) = (of(0xffed).next(), of(8).next());
     let expected = [
         ("whole", client.map(hex)),
         ("exact", client.filter(|data| data.len() == 16).map(|data| hex(&data[4..8]))),
@@ -65,16 +72,16 @@ pub fn edns0(bytes: &[u8]) {
     assert_eq!(read, expected);
 }
 
-/// The first option of a code. What is cut short ends them.
-fn option(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
-    while let [code_high, code_low, high, low, after @ ..] = rest {
-        let data = after.get(..usize::from(u16::from_be_bytes([*high, *low])))?;
-        if u16::from_be_bytes([*code_high, *code_low]) == wanted {
-            return Some(data);
-        }
-        rest = &after[data.len()..];
+/// All options; none if one is cut short.
+fn options(mut rest: &[u8]) -> Option<Vec<(u16, &[u8])>> {
+    let mut all = Vec::new();
+    while !rest.is_empty() {
+        let [code_high, code_low, high, low, after @ ..] = rest else { return None };
+        let (data, behind) = after.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;
+        all.push((u16::from_be_bytes([*code_high, *code_low]), data));
+        rest = behind;
     }
-    None
+    Some(all)
 }
 
 fn hex(data: &[u8]) -> String {

@@ -4,8 +4,8 @@
 use crate::problem::Report;
 use crate::suggest::nearest;
 use crate::{
-    ConfiguredEngine, Encoding, FileSpan, OptionAction, OptionData, OptionRewrite, RewriteChange, Rule, RuleKind,
-    ServerBlock, Text,
+    ConfiguredEngine, Encoding, EngineKind, FileSpan, OptionAction, OptionData, OptionRewrite, RewriteChange, Rule,
+    RuleKind, ServerBlock, Text,
 };
 use namewall_expression::Fact;
 use std::sync::Arc;
@@ -43,6 +43,61 @@ pub const OF_GEOIP: [&str; 13] = [
 ];
 /// What the server counts itself; misspelt they are labels.
 const OF_TUNNELS: [&str; 4] = ["label_length", "label_entropy", "client_rate", "client_subdomains"];
+
+/// What in a Corefile asks who the client's pod is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientFact {
+    /// A fact like `kubernetes/client-namespace`, or `kubernetes rbac`.
+    pub name: Arc<str>,
+    pub place: FileSpan,
+}
+
+impl ServerBlock {
+    /// The first rule, view, engine or option whose outcome depends on the client's pod. Logs are not meant: they decide
+    /// nothing.
+    pub fn client_fact(&self) -> Option<ClientFact> {
+        let found = |name: &str, place: &FileSpan| ClientFact { name: name.into(), place: place.clone() };
+        let of_pod = |fact: &Fact| match fact {
+            Fact::Label(label) if is_client_fact(label) => Some(label.clone()),
+            _ => None,
+        };
+        let of_view = self.view.iter().flat_map(|view| {
+            let facts = view.conditions.iter().flat_map(|condition| condition.facts());
+            facts.filter_map(of_pod).map(|label| found(&label, &view.place))
+        });
+        let of_rules = self.firewalls.iter().flat_map(|list| &list.rules).filter_map(|rule| match &rule.kind {
+            RuleKind::Expression { expression, .. } => {
+                Some(found(&expression.facts().iter().find_map(of_pod)?, &rule.place))
+            }
+            RuleKind::Engine { kind: EngineKind::Kubernetes, .. } => Some(found("kubernetes rbac", &rule.place)),
+            RuleKind::Engine { .. } => None,
+        });
+        let of_engines = self.engines.iter().filter_map(|settings| {
+            let label = match &settings.engine {
+                ConfiguredEngine::Expression => None,
+                ConfiguredEngine::Opa(opa) => opa.fields.iter().find_map(|field| of_pod(&field.fact)),
+                ConfiguredEngine::Themis(themis) => themis.attributes.iter().find_map(|one| of_pod(&one.fact)),
+            };
+            Some(found(&label?, &settings.place))
+        });
+        let of_options = self.rewrites.iter().filter_map(|rewrite| match &rewrite.change {
+            RewriteChange::Option(OptionRewrite {
+                action:
+                    OptionAction::Set(OptionData::Label(label))
+                    | OptionAction::Append(OptionData::Label(label))
+                    | OptionAction::Replace(OptionData::Label(label)),
+                ..
+            }) if is_client_fact(label) => Some(found(label, &rewrite.place)),
+            _ => None,
+        });
+        of_view.chain(of_rules).chain(of_engines).chain(of_options).next()
+    }
+}
+
+/// Whether a fact is about the client's pod.
+pub fn is_client_fact(label: &str) -> bool {
+    OF_CLIENTS.contains(&label) || label.len() > CLIENT_LABEL.len() && label.starts_with(CLIENT_LABEL)
+}
 
 /// Reports facts that nothing sets: an error in an expression. An engine is sent the others without them.
 pub(crate) fn lint(server: &ServerBlock, report: &mut Report) {
@@ -130,9 +185,7 @@ impl Known {
     }
 
     fn can_be_set(&self, label: &str) -> bool {
-        let of_a_pod =
-            OF_CLIENTS.contains(&label) || label.len() > CLIENT_LABEL.len() && label.starts_with(CLIENT_LABEL);
-        of_a_pod
+        is_client_fact(label)
             || self.has_kubernetes && OF_NAMES.contains(&label)
             || self.has_geoip && OF_GEOIP.contains(&label)
             || self.labels.iter().any(|known| **known == *label)

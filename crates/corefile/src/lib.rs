@@ -28,7 +28,7 @@ mod values;
 mod zone;
 
 pub use directives::*;
-pub use facts::{OF_GEOIP, OF_NAMES};
+pub use facts::{ClientFact, OF_GEOIP, OF_NAMES, is_client_fact};
 pub use file_span::{FileSpan, Text};
 pub use files::{Files, NoFiles};
 pub use key::{Key, Scheme};

@@ -204,6 +204,7 @@ impl Builder<'_> {
             cluster: server.kubernetes.as_ref().map(|kubernetes| ClusterNames::new(cluster_zones(kubernetes, server))),
             geoip: self.geoip(server),
             counts_clients: counts_clients(server),
+            looks_at_clients: server.client_fact().is_some(),
             observers: Observers::default(),
             names: server.dns_name_resolver.clone().zip(self.around.names.clone()),
         };

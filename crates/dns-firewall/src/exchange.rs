@@ -14,8 +14,8 @@ use crate::message::text_of;
 use crate::reply;
 use crate::report::{Report, Ruling, Source};
 use crate::service::{Block, Inside};
-use namewall_corefile::Zone;
-use namewall_dns::wire::{Question, WireError};
+use namewall_corefile::{Edns0, Zone};
+use namewall_dns::wire::{Edns, Question, WireError};
 use namewall_dns::{Asked, Transport};
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
@@ -55,6 +55,8 @@ pub(crate) struct Exchange {
     pub(crate) prepared: Option<Prepared>,
     /// What the client has asked lately, if the block wants to know it.
     pub(crate) activity: Option<Activity>,
+    /// Why it cannot be judged, if it cannot.
+    pub(crate) unjudged: Option<String>,
 }
 
 /// A server block, and which of its keys is for the question.
@@ -77,7 +79,8 @@ impl Exchange {
     pub(crate) fn begin(inside: &Arc<Inside>, asked: &Asked<'_>) -> Result<Box<Self>, Unserved> {
         let begun = Instant::now();
         let question = parse(asked.query).map_err(|_| Unserved::Unreadable)?;
-        let Some(at) = inside.find(asked, &question) else {
+        Edns::check(asked.query).map_err(|_| Unserved::Unreadable)?;
+        let Some((at, unjudged)) = inside.find(asked, &question) else {
             return Err(Unserved::NoBlock(Box::new(question)));
         };
         Ok(Box::new(Self {
@@ -98,6 +101,7 @@ impl Exchange {
             heard: RefCell::default(),
             prepared: None,
             activity: None,
+            unjudged: unjudged.or_else(|| ambiguous(&inside.blocks[at.block].fields, asked.query)),
             inside: inside.clone(),
         }))
     }
@@ -123,6 +127,7 @@ impl Exchange {
             heard: RefCell::default(),
             prepared: None,
             activity: self.activity,
+            unjudged: None,
         })
     }
 
@@ -187,6 +192,15 @@ impl Exchange {
     pub(crate) fn report(&self) -> Report<'_> {
         Report { exchange: self, labels: &self.labels, of_response: None, source: self.source, reply: None }
     }
+}
+
+/// Why a field of EDNS0 that rules look at is not known, if it is not: a query has its option twice, and servers behind us
+/// might take the other.
+fn ambiguous(fields: &[Edns0], query: &[u8]) -> Option<String> {
+    let edns = Edns::read(query).filter(|_| !fields.is_empty())?;
+    let is_twice = |field: &&Edns0| edns.options().filter(|(code, _)| *code == field.code).count() > 1;
+    let Edns0 { label, code, .. } = fields.iter().find(is_twice)?;
+    Some(format!("the query has the option {code:#x} of `{label}` more than once"))
 }
 
 /// Parses the question of a query. An exchange does it once.

@@ -151,6 +151,11 @@ impl Service {
         let (block, question) = (exchange.block(), &exchange.question);
         (told.question, told.denial) = (shown(question), Some("REFUSED"));
         told.block = Some(exchange.zone().clone());
+        if let Some(why) = &exchange.unjudged {
+            told.changes.push(why.clone());
+            told.denial = Some("SERVFAIL");
+            return told;
+        }
         let mut message = Message::new(&exchange);
         let Some((walked, decision)) = walk(&block.lists, Point::Query, &mut message) else { return told };
         told.query = Some(walked);

@@ -251,6 +251,10 @@ impl Exchange {
         inner.activity = self.activity;
         inner.count_client();
         let failed = || Ok(plain::failure(query, Rcode::SERV_FAIL));
+        if let Some(why) = &inner.unjudged {
+            inner.report().tell_error(why);
+            return failed();
+        }
         let block = inner.block();
         let mut message = Message::new(&inner);
         let mut walk = Walk { waiting: Waiting::Allowed, heard: &inner.heard, trace: None };

@@ -16,7 +16,15 @@ const OPT: RecordType = RecordType(41);
 /// Who clients are, where that is known: the labels of `kubernetes/…`.
 pub trait Identities: Send + Sync + Debug {
     fn label(&self, client: IpAddr, label: &str) -> Option<String>;
+
+    /// False until it is known who clients are. Questions whose outcome depends on it get SERVFAIL until then.
+    fn are_known(&self) -> bool {
+        true
+    }
 }
+
+/// Why a question has no answer as long as it is not known who clients are.
+pub(crate) const UNKNOWN_CLIENTS: &str = "the pods of the cluster are not known yet";
 
 /// Nobody is known.
 #[derive(Clone, Copy, Default, Debug)]

@@ -72,6 +72,14 @@ impl Exchange {
 
     /// Nothing is reported before it is known that nobody has to be waited for: the walk may have to begin again.
     fn next_step(&mut self) -> Result<Next, MustWait> {
+        if let Some(why) = &self.unjudged {
+            let failure = self.own(plain::failure(self.query(), Rcode::SERV_FAIL));
+            let report = self.report();
+            report.tell_error(why);
+            report.tell_asked();
+            Report { reply: Some(&failure), ..report }.tell_ended();
+            return Ok(Next::Reply(failure));
+        }
         if let Some(lines) = self.debugged()? {
             return Ok(Next::Reply(self.own(reply::texts(self.query(), &lines))));
         }

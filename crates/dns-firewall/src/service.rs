@@ -8,7 +8,7 @@ use crate::geoip::GeoDatabase;
 use crate::list_files::Lists;
 use crate::local::Local;
 use crate::loops::LoopGuard;
-use crate::message::{Identities, is_under};
+use crate::message::{Identities, UNKNOWN_CLIENTS, is_under};
 use crate::names::Names;
 use crate::reply::without_recursion;
 use crate::report::Observers;
@@ -74,6 +74,8 @@ pub(crate) struct Block {
     pub(crate) geoip: Vec<GeoDatabase>,
     /// Whether rules or logs look at what clients asked before.
     pub(crate) counts_clients: bool,
+    /// Whether it matters which pods clients are.
+    pub(crate) looks_at_clients: bool,
     pub(crate) observers: Observers,
     /// Who keeps the addresses of names.
     pub(crate) names: Option<(DnsNameResolver, Arc<dyn Names>)>,
@@ -131,8 +133,9 @@ impl Block {
 
 impl Inside {
     /// The block that is for a question: of those whose zones have its name and whose view it is in, the one with the
-    /// longest zone. Of two views of one zone the first counts.
-    pub(crate) fn find(&self, asked: &Asked<'_>, question: &Question) -> Option<BlockAt> {
+    /// longest zone. Of two views of one zone the first counts. If it is not known whether the question is in a view, no
+    /// other block of the zone takes it: the second value says why it cannot be judged.
+    pub(crate) fn find(&self, asked: &Asked<'_>, question: &Question) -> Option<(BlockAt, Option<String>)> {
         #[cfg(test)]
         crate::exchange::tests::FOUND.set(crate::exchange::tests::FOUND.get() + 1);
         let server = asked.server;
@@ -144,15 +147,23 @@ impl Inside {
         let is_seen = |at: &BlockAt| {
             let block = &self.blocks[at.block];
             let arrived = Arrived { inside: self, block, asked, question };
-            block.view.as_ref().is_none_or(|view| arrived.is_seen_by(view))
+            block.view.as_ref().map_or(Ok(true), |view| arrived.is_seen_by(view))
         };
         let fitting = keys.filter(|(_, zone, port)| *port == server.port() && is_under(&question.name, zone));
-        let mut best: Option<(BlockAt, usize)> = None;
+        let mut best: Option<(BlockAt, usize, Option<String>)> = None;
         for (at, zone, _) in fitting {
-            if best.is_none_or(|(_, depth)| zone.depth() > depth) && is_seen(&at) {
-                best = Some((at, zone.depth()));
+            if best.as_ref().is_some_and(|(_, depth, _)| zone.depth() <= *depth) {
+                continue;
+            }
+            match is_seen(&at) {
+                Ok(true) => best = Some((at, zone.depth(), None)),
+                Ok(false) => {}
+                Err(why) => best = Some((at, zone.depth(), Some(why))),
             }
         }
-        best.map(|(at, _)| at)
+        let (at, _, unjudged) = best?;
+        let block = &self.blocks[at.block];
+        let is_unknown = || block.looks_at_clients && !self.identities.are_known();
+        Some((at, unjudged.or_else(|| is_unknown().then(|| UNKNOWN_CLIENTS.to_owned()))))
     }
 }

@@ -1,8 +1,8 @@
 //! `view`: which questions of its zones a server block is for.
 
-use crate::message::{label_entropy, longest_label, text_of};
+use crate::message::{UNKNOWN_CLIENTS, label_entropy, longest_label, text_of};
 use crate::service::{Block, Inside};
-use namewall_corefile::View;
+use namewall_corefile::{View, is_client_fact};
 use namewall_dns::Asked;
 use namewall_dns::wire::{Edns, Header, Question};
 use namewall_expression::{Fact, Facts, ListedAt, Phase, Value};
@@ -19,9 +19,20 @@ pub(crate) struct Arrived<'a> {
 }
 
 impl Arrived<'_> {
-    /// True if all conditions hold. One that cannot be evaluated does not.
-    pub(crate) fn is_seen_by(&self, view: &View) -> bool {
-        view.conditions.iter().all(|condition| condition.is_true(self).unwrap_or(false))
+    /// True if all conditions hold. An error is why that is not known: the question may be for this view, and for no other.
+    pub(crate) fn is_seen_by(&self, view: &View) -> Result<bool, String> {
+        for condition in &view.conditions {
+            let is_of_client = |fact: &Fact| matches!(fact, Fact::Label(label) if is_client_fact(label));
+            if !self.inside.identities.are_known() && condition.facts().iter().any(is_of_client) {
+                return Err(format!("{}: {UNKNOWN_CLIENTS}", view.place));
+            }
+            match condition.is_true(self) {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(error) => return Err(format!("{}: {error}", view.place)),
+            }
+        }
+        Ok(true)
     }
 }
 

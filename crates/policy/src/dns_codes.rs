@@ -91,6 +91,11 @@ impl Registry {
         self.names.iter().map(|(name, _)| *name)
     }
 
+    /// True if a message can have a text that a test accepts. The test is asked of every number, names first.
+    pub fn has_any(&self, is_accepted: impl Fn(&str) -> bool) -> bool {
+        self.names().any(&is_accepted) || (0..=self.most).any(|number| is_accepted(&self.text(number)))
+    }
+
     /// What stands before a number without a name.
     pub fn prefix(&self) -> &'static str {
         self.prefix

@@ -1,7 +1,7 @@
 //! The examples of examples/dns do what they say.
 
 use crate::support::{Engines, Firewall, LoggedText, around, built};
-use namewall_dns_firewall::Identities;
+use namewall_dns_firewall::{Disk, Identities};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +32,9 @@ fn every_example_is_served_without_a_warning() {
         if entry.file_type().unwrap().is_dir() || name == "encrypted.Corefile" {
             continue;
         }
+        let read = namewall_corefile::read(&name, &example(&name), &Disk, &|_| None);
+        let read = read.unwrap_or_else(|errors| panic!("{errors}"));
+        assert!(read.warnings.is_empty(), "{name}: {:?}", read.warnings);
         let built = built(&example(&name), &around(&LoggedText::default()), &Engines::none());
         let built = built.unwrap_or_else(|why| panic!("{name}: {why}"));
         assert_eq!(built.warnings, Vec::<String>::new(), "{name}");
@@ -72,6 +75,17 @@ fn tunnels_are_refused_and_others_are_not() {
         (0..1_500).map(|number| ask(&format!("A x{number}.t.example.org from 10.0.0.8"))).collect();
     assert!(short[..200].iter().all(|told| told == FORWARDED));
     assert!(short[1_000..].iter().all(|told| told == "REFUSED"));
+    // A domain of the attacker's own needs no label between.
+    let own: Vec<String> = (0..1_500).map(|number| ask(&format!("A x{number}.example.org from 10.0.0.5"))).collect();
+    assert!(own[1_000..].iter().all(|told| told == "REFUSED"));
+    assert_eq!(ask("A example.org from 10.0.0.5"), FORWARDED, "the domain itself carries nothing");
+    // Labels that are short enough each, and long together.
+    let together = |number: u64| {
+        let data = encoded(number) + &encoded(number + 1_000) + &encoded(number + 2_000);
+        format!("A {}.{}.{}.{}.example.org from 10.0.0.4", &data[..28], &data[28..56], &data[56..84], &data[84..112])
+    };
+    let together: Vec<String> = (0..200).map(|number| ask(&together(number))).collect();
+    assert!(together[60..].iter().all(|told| told == "REFUSED"), "{together:?}");
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! Facts of names, of what clients ask, and of where they are: in rules, logs and views.
 
-use crate::support::{Firewall, refused};
+use crate::support::{Engines, Firewall, refused};
+use namewall_dns_firewall::Identities;
 use namewall_testbed::Mmdb;
 use serde_json::json;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn facts_of_names_are_those_of_the_longest_label() {
@@ -155,4 +159,78 @@ fn a_database_that_is_missing_broken_or_of_another_kind_stops_the_start() {
     );
     let broken = Database::new("broken", b"no database");
     assert!(corefile(&broken.0.display().to_string(), "geoip/city/name").contains("error: geoip:"));
+}
+
+/// Pods that are not listed yet, and then are.
+#[derive(Debug, Default)]
+struct Awaited(AtomicBool);
+
+impl Identities for Awaited {
+    fn label(&self, _: IpAddr, label: &str) -> Option<String> {
+        (self.are_known() && label == "kubernetes/client-namespace").then(|| "evil".to_owned())
+    }
+
+    fn are_known(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn until_pods_are_known_nothing_is_decided_that_depends_on_them() {
+    let opa = "opa clients {\n endpoint http://127.0.0.1:1/\n fields name kubernetes/client-label/team\n }";
+    for (directives, known) in [
+        ("firewall query {\n refuse [kubernetes/client-namespace] == 'evil'\n default allow\n }", "REFUSED"),
+        // What comes before it may not decide for it: nobody knows which rule is about whom.
+        (
+            "firewall query {\n allow name == 'a.example'\n deny [kubernetes/client-namespace] == ''\n default allow\n }",
+            "route 0",
+        ),
+        ("firewall response {\n block [kubernetes/client-namespace] == 'evil'\n default allow\n }", "route 0"),
+        (&format!("{opa}\n firewall query {{\n opa clients\n default refuse\n }}"), ""),
+        ("rewrite edns0 local set 0xffee {kubernetes/client-pod-name}", ""),
+        // No rule asks.
+        ("log . {/kubernetes/client-namespace}", "route 0"),
+    ] {
+        let pods = Arc::new(Awaited::default());
+        let text = format!(".:53 {{\n {directives}\n forward . 192.0.2.53\n}}");
+        let firewall = Firewall::with(&text, &Engines::none(), pods.clone());
+        let is_about_clients = !directives.starts_with("log");
+        let expected = if is_about_clients { "SERVFAIL" } else { known };
+        assert!(firewall.ask("A a.example").starts_with(expected), "{directives}");
+        pods.0.store(true, Ordering::SeqCst);
+        if !known.is_empty() {
+            assert!(firewall.ask("A a.example").starts_with(known), "{directives}");
+        }
+    }
+}
+
+#[test]
+fn a_view_that_cannot_be_judged_leaves_its_questions_to_no_other_block() {
+    let pods = Arc::new(Awaited::default());
+    let firewall = Firewall::with(
+        ".:53 {
+            errors
+            view children {
+                expr atoi([kubernetes/client-namespace]) < 18
+            }
+            forward . 192.0.2.53
+        }
+        .:53 {
+            forward . 192.0.2.54
+        }
+        public.example:53 {
+            forward . 192.0.2.55
+        }",
+        &Engines::none(),
+        pods.clone(),
+    );
+    // Not before it is known who asks, nor if a label is no number.
+    assert!(firewall.ask("A a.example").starts_with("SERVFAIL"));
+    assert_eq!(firewall.ask("A a.public.example"), "route 2");
+    pods.0.store(true, Ordering::SeqCst);
+    assert!(firewall.ask("A a.example").starts_with("SERVFAIL"));
+    assert_eq!(firewall.ask("A a.public.example"), "route 2");
+    let told = firewall.told.lines(2);
+    assert!(told[0].contains("the pods of the cluster are not known yet"), "{told:?}");
+    assert!(told[1].contains("Corefile:3:13: in `atoi("), "{told:?}");
 }

@@ -40,6 +40,34 @@ impl<'a> Edns<'a> {
         None
     }
 
+    /// An error if a query has records or options that cannot be read, or more than one OPT record, or one elsewhere
+    /// than it belongs (RFC 6891 §6.1.1): servers behind us might take another of them than we do.
+    pub fn check(query: &[u8]) -> Result<(), WireError> {
+        let mut at = Question::end(query)?;
+        let mut before = usize::from(u16_at(query, 6)?).saturating_add(usize::from(u16_at(query, 8)?));
+        let mut has_one = false;
+        for _ in 0..before.saturating_add(usize::from(u16_at(query, 10)?)) {
+            let owner = at;
+            let fields = Fields::behind(Name::skip(query, at)?);
+            let end = fields.end(query)?;
+            let data = query.get(fields.data..end).ok_or(WireError::Short)?;
+            if u16_at(query, fields.kind)? == OPT {
+                if has_one || before > 0 || query.get(owner) != Some(&0) {
+                    return Err(WireError::Data);
+                }
+                has_one = true;
+                let mut rest = data;
+                while !rest.is_empty() {
+                    let after = rest.get(4..).ok_or(WireError::Data)?;
+                    rest = after.get(usize::from(u16_at(rest, 2)?)..).ok_or(WireError::Data)?;
+                }
+            }
+            before = before.saturating_sub(1);
+            at = end;
+        }
+        Ok(())
+    }
+
     /// Whether signatures are wanted.
     pub fn is_dnssec_ok(&self) -> bool {
         self.flags & Self::DO != 0
@@ -85,6 +113,32 @@ mod tests {
         assert_eq!((edns.payload, edns.version, edns.is_dnssec_ok()), (1_232, 0, true));
         let options: Vec<(u16, &[u8])> = edns.options().collect();
         assert_eq!(options, [(0xffed, &b"abc"[..]), (10, &b""[..])]);
+    }
+
+    #[test]
+    fn a_query_says_one_thing_of_itself() {
+        assert_eq!(Edns::check(&query(&[])), Ok(()));
+        assert_eq!(Edns::check(&query(&[0xff, 0xed, 0, 1, b'a', 0xff, 0xed, 0, 0])), Ok(()));
+        for options in [&[0, 1, 0, 1, 7, 0, 2, 0, 9, 1][..], &[0, 1, 0], &[0]] {
+            assert_eq!(Edns::check(&query(options)), Err(WireError::Data), "{options:?}");
+        }
+        let one = query(&[]);
+        let record = one[one.len() - 11..].to_vec();
+        let with = |counts: [u8; 3], records: &[&[u8]]| {
+            let mut query = one[..one.len() - 11].to_vec();
+            (query[7], query[9], query[11]) = (counts[0], counts[1], counts[2]);
+            query.extend(records.concat());
+            Edns::check(&query).is_ok()
+        };
+        // Another record, of no name and no data.
+        let other = [0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0];
+        let of_a_name = [&[1, b'a'][..], &record].concat();
+        assert!(with([0, 0, 0], &[]) && with([1, 1, 2], &[&other, &other, &other, &record]));
+        assert!(with([0, 0, 2], &[&record, &other]));
+        assert!(!with([0, 0, 2], &[&record, &record]), "two of them");
+        assert!(!with([0, 1, 0], &[&record]) && !with([1, 0, 0], &[&record]), "one that is no additional record");
+        assert!(!with([0, 0, 1], &[&of_a_name]), "one of a name");
+        assert!(!with([0, 0, 1], &[&record[..10]]) && !with([0, 0, 2], &[&record]), "one that is cut short");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Calls: what each function takes.
 
 use super::compare::network;
+use super::vocabulary::can_match;
 use super::{Built, Compiler, literal};
 use crate::Kind;
 use crate::call::Call;
@@ -30,10 +31,23 @@ impl Compiler<'_> {
             Function::InList => self.in_list(first, others, span),
             Function::HasPrefix | Function::HasSuffix => {
                 self.wants(&first, &[Kind::Text, Kind::Word, Kind::Name, Kind::Number, Kind::Address], function)?;
-                let fold = first.fold();
+                let (fold, first_kind) = (first.fold(), first.kind);
                 let mut arguments = vec![first.node];
                 for other in self.spread(others)? {
                     self.wants(&other, &TEXTS, function)?;
+                    if let Some(text) = other.text() {
+                        let is_so = |word: &str| match function {
+                            Function::HasPrefix => fold.starts(word, text),
+                            _ => fold.ends(word, text),
+                        };
+                        can_match(&arguments[0], other.span, is_so)?;
+                        if first_kind == Some(Kind::Name) && text.contains('*') {
+                            let message = format!("no `*` stands for labels in `{text}`");
+                            let domain = text.trim_start_matches("*.");
+                            let instead = format!("for all names below it write under(name, '{domain}')");
+                            return Err(Problem::new(other.span, message).suggest(instead));
+                        }
+                    }
                     arguments.push(other.node);
                 }
                 Ok(generic(function, arguments, fold, span))

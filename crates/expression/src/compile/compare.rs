@@ -1,5 +1,6 @@
 //! Comparisons: what can be compared, and what literals become for it.
 
+use super::vocabulary::can_match;
 use super::{Built, Compiler};
 use crate::Kind;
 use crate::computed::Computed;
@@ -163,7 +164,9 @@ impl Compiler<'_> {
                     format!("this is one pattern more than {PATTERNS}, which is the most"),
                 ));
             }
-            patterns.push(regex(&pattern, is_caseless).map_err(|message| Problem::new(tree.span, message))?);
+            let regex = regex(&pattern, is_caseless).map_err(|message| Problem::new(tree.span, message))?;
+            can_match(&left.node, tree.span, |text| regex.is_match(text))?;
+            patterns.push(regex);
         }
         let has_end = |regex: &Regex| regex.as_str().contains('$') || regex.as_str().contains(r"\z");
         let bare = left.kind == Some(Kind::Name) && patterns.iter().any(has_end);

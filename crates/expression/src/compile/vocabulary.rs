@@ -2,7 +2,7 @@
 
 use super::{Built, Compiler};
 use crate::computed::Computed;
-use crate::error::Problem;
+use crate::error::{Problem, Span};
 use crate::node::Node;
 use crate::suggest::nearest;
 use crate::{Fact, Kind};
@@ -63,6 +63,22 @@ impl Compiler<'_> {
             }
         };
         Ok(Built { node: Node::Constant(value), kind: Some(kind), span: literal.span })
+    }
+}
+
+/// An error if a test of texts accepts no word that a fact can be: its rule would never match.
+pub(super) fn can_match(fact: &Node, span: Span, is_accepted: impl Fn(&str) -> bool) -> Result<(), Problem> {
+    let Node::Fact(fact, _) = fact else { return Ok(()) };
+    let (is_possible, what) = match Vocabulary::of(fact) {
+        Some(Vocabulary::Registered(registry, what)) => (registry.has_any(is_accepted), what),
+        Some(Vocabulary::Protocols) => (PROTOCOLS.into_iter().any(is_accepted), "protocol"),
+        // A number as text, and what has no vocabulary.
+        Some(Vocabulary::Numbers(..)) | None => return Ok(()),
+    };
+    match is_possible {
+        true => Ok(()),
+        false => Err(Problem::new(span, format!("it matches no {what} that a message can have"))
+            .suggest(format!("compare it with the names: {fact} in ('…', '…')"))),
     }
 }
 

@@ -370,3 +370,42 @@ fn of_a_long_line_the_place_is_shown() {
         "#]],
     );
 }
+
+#[test]
+fn patterns_that_no_word_of_a_message_matches() {
+    check(
+        &[
+            "type =~ '^BOGUS$'",
+            "type !~ 'axrf'",
+            "type =~ ('^A$', '^TYPE10$')",
+            "class =~ 'internet'",
+            "rcode =~ 'NXDOMIAN'",
+            "proto =~ 'tls'",
+            "has_prefix(type, 'BOGUS')",
+            "has_suffix(name, '*.example.com')",
+        ],
+        expect![[r#"
+            type =~ '^BOGUS$'
+                    ^^^^^^^^^ it matches no type of record that a message can have; compare it with the names: type in ('…', '…')
+            type !~ 'axrf'
+                    ^^^^^^ it matches no type of record that a message can have; compare it with the names: type in ('…', '…')
+            type =~ ('^A$', '^TYPE10$')
+                            ^^^^^^^^^^ it matches no type of record that a message can have; compare it with the names: type in ('…', '…')
+            class =~ 'internet'
+                     ^^^^^^^^^^ it matches no class that a message can have; compare it with the names: class in ('…', '…')
+            rcode =~ 'NXDOMIAN'
+                     ^^^^^^^^^^ it matches no response code that a message can have; compare it with the names: rcode in ('…', '…')
+            proto =~ 'tls'
+                     ^^^^^ it matches no protocol that a message can have; compare it with the names: proto in ('…', '…')
+            has_prefix(type, 'BOGUS')
+                             ^^^^^^^ it matches no type of record that a message can have; compare it with the names: type in ('…', '…')
+            has_suffix(name, '*.example.com')
+                             ^^^^^^^^^^^^^^^ no `*` stands for labels in `*.example.com`; for all names below it write under(name, 'example.com')
+        "#]],
+    );
+    for text in
+        ["type =~ '^TYPE65'", "type =~ 'null'", "rcode =~ '^RCODE24'", "proto =~ 'UDP'", "has_prefix(type, 'type6')"]
+    {
+        Expression::parse(text).unwrap_or_else(|error| panic!("{error}"));
+    }
+}

@@ -3,7 +3,7 @@
 use crate::ask::{Answer, Question};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::Duration;
+use std::time::Instant;
 
 /// A question that was answered differently.
 pub(crate) struct Difference<'a> {
@@ -21,17 +21,24 @@ pub(crate) struct Ledger {
     seen: BTreeMap<&'static str, usize>,
     unexplained: Vec<String>,
     pub(crate) asked: usize,
+    /// When the caches that are compared were empty.
+    since: Instant,
 }
 
 impl Ledger {
     pub(crate) fn new(intended: &'static [Intended]) -> Self {
-        Self { intended, seen: BTreeMap::new(), unexplained: Vec::new(), asked: 0 }
+        Self { intended, seen: BTreeMap::new(), unexplained: Vec::new(), asked: 0, since: Instant::now() }
+    }
+
+    /// From now on answers are those of new servers.
+    pub(crate) fn begin(&mut self) {
+        self.since = Instant::now();
     }
 
     /// The same for answers from caches, whose TTLs have run since then.
-    pub(crate) fn compare_aged(&mut self, place: &str, question: &Question, answers: [&Answer; 2], since: Duration) {
+    pub(crate) fn compare_aged(&mut self, place: &str, question: &Question, answers: [&Answer; 2]) {
         let [theirs, ours] = answers;
-        if theirs.is_aged(ours, since) {
+        if theirs.is_aged(ours, self.since.elapsed()) {
             self.asked += 1;
         } else {
             self.compare(place, question, answers);

@@ -5,11 +5,12 @@ use crate::peer::CoreDns;
 use crate::ports::free_port;
 use crate::process::{Folder, Serving, TEST_TIMEOUT};
 use namewall_testbed::{Process, peer, program};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,14 @@ pub(crate) fn write_certificate(folder: &Folder, authority: &Authority) {
 }
 
 pub(crate) fn authority() -> Authority {
+    // Two of one name are one to who looks an authority up by its name, as curl does.
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    authority_named(&format!("authority {}", NEXT.fetch_add(1, Ordering::SeqCst)))
+}
+
+fn authority_named(name: &str) -> Authority {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
@@ -90,7 +98,7 @@ fn kdig(port: u16, ca: &Path, words: &str) -> String {
 fn curl(port: u16, ca: &Path, args: &[&str]) -> String {
     let url = format!("https://{NAME}:{port}{}", args[0]);
     let output = Command::new(program("curl"))
-        .args(["--silent", "--max-time", "60", "--noproxy", "*", "--output", "/dev/null", "--cacert"])
+        .args(["--silent", "--show-error", "--max-time", "60", "--noproxy", "*", "--output", "/dev/null", "--cacert"])
         .arg(ca)
         .args(["--resolve", &format!("{NAME}:{port}:127.0.0.1"), "--write-out"])
         .arg("%{http_version} %{http_code} %{content_type} %header{cache-control}")
@@ -98,7 +106,8 @@ fn curl(port: u16, ca: &Path, args: &[&str]) -> String {
         .arg(url)
         .output()
         .unwrap();
-    String::from_utf8(output.stdout).unwrap()
+    // Why there is no answer.
+    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
 }
 
 #[test]
@@ -231,6 +240,55 @@ fn dnstap_tells_tls_and_https_apart() {
         assert!(kdig(theirs[at], &ca, &words).starts_with("NOERROR"), "{words}");
         let client = if client == "UDP" { "UDP" } else { "TCP" };
         assert_eq!(their_tap.next(4), expected(client, "TCP"), "{words}: CoreDNS'");
+    }
+}
+
+/// Only clients with a certificate of the clients' authority are served, where that is written.
+#[test]
+fn clients_show_their_certificates_as_they_must_with_coredns() {
+    // Clients show certificates only of authorities that a server names, so somebody takes the name of theirs.
+    let (of_servers, of_clients, impostor) = (authority(), authority_named("clients"), authority_named("clients"));
+    for (option, without, with_another) in
+        [("require_and_verify", "nothing", "nothing"), ("verify_if_given", "NOERROR", "nothing")]
+    {
+        let [theirs, ours] = [(); 2].map(|()| [(); 3].map(|()| free_port()));
+        let tls = format!("tls cert.pem key.pem clients.pem {{\n      client_auth {option}\n   }}");
+        let served = |ports: [u16; 3]| {
+            let folder = folder(&corefile(ports).replace("tls cert.pem key.pem", &tls), &of_servers);
+            folder.write("clients.pem", of_clients.pem());
+            folder
+        };
+        let _coredns = CoreDns::start(served(theirs), theirs[0]);
+        let serving = Serving::start_in(served(ours));
+        serving.wait_for("serving encrypted DNS", 2);
+        let ca = serving.folder.path("ca.pem");
+        let shown = |name: &str, authority: &Authority| {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            params.distinguished_name.push(DnType::CommonName, name);
+            let certificate = params.signed_by(&key, authority).unwrap();
+            serving.folder.write(&format!("{name}.key"), key.serialize_pem());
+            serving.folder.write(&format!("{name}.pem"), certificate.pem());
+            [format!("{name}.pem"), format!("{name}.key")].map(|file| serving.folder.path(&file).display().to_string())
+        };
+        let (good, bad) = (shown("good", &of_clients), shown("bad", &impostor));
+        for (certificate, expected) in [(None, without), (Some(&good), "NOERROR"), (Some(&bad), with_another)] {
+            let words = certificate.map_or_else(String::new, |[certificate, key]| {
+                format!("+tls-certfile={certificate} +tls-keyfile={key}")
+            });
+            let mut args = vec!["/dns-query?dns=AAABAAABAAAAAAAAA3d3dwdleGFtcGxlA29yZwAAAQAB"];
+            args.extend(certificate.iter().flat_map(|[certificate, key]| ["--cert", certificate, "--key", key]));
+            for (ports, whose) in [(ours, "ours"), (theirs, "CoreDNS'")] {
+                let told = kdig(ports[1], &ca, &format!("A www.example.org +tls {words}"));
+                assert!(told.starts_with(expected), "{whose}, {option}, {certificate:?}: {told}");
+                let told = curl(ports[2], &ca, &args);
+                assert_eq!(
+                    told.starts_with("2 200 "),
+                    expected == "NOERROR",
+                    "{whose}, {option}, {certificate:?}: {told}"
+                );
+            }
+        }
     }
 }
 

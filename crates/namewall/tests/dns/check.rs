@@ -157,3 +157,30 @@ users:
 - name: one
   user: {}
 ";
+
+/// A rule about who clients are would never match.
+#[test]
+fn rules_about_clients_need_who_knows_them() {
+    let folder = Folder::new(
+        ".:5300 {
+ bind 127.0.0.1
+ firewall query {
+  refuse [kubernetes/client-namespace] == 'evil'
+  default allow
+ }
+ forward . 192.0.2.53
+}
+",
+    );
+    let (code, printed) = folder.run(&[]);
+    assert_eq!(code, Some(2), "{printed}");
+    let why = "Corefile:4:3: error: nothing says who clients are, and `kubernetes/client-namespace` needs it: pass \
+               --kubeconfig or --manifests";
+    assert!(printed.contains(why), "{printed}");
+    // A file is checked where its cluster is not.
+    folder.check(&["--check"], 0, expect!["note: Corefile can be served\n"]);
+    let (code, printed) = folder.run(&["--explain", "A a.example from 10.0.0.1"]);
+    assert_eq!(code, Some(0), "{printed}");
+    let note = "Corefile:4:3: no pod is known here for `kubernetes/client-namespace`: pass --manifests";
+    assert!(printed.contains(note), "{printed}");
+}

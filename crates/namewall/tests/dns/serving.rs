@@ -32,3 +32,11 @@ fn a_port_that_is_taken_is_told() {
     assert_eq!(told, format!("error: cannot listen at 127.0.0.1:{port}; {why}\n"));
     assert_eq!(code, Some(2));
 }
+
+#[test]
+fn an_address_that_nobody_here_has_is_told() {
+    let (code, told) = Folder::new(".:5300 {\n bind 192.0.2.77\n}\n").run(&[]);
+    let why = "no interface of this machine has the address: Cannot assign requested address (os error 99)";
+    assert_eq!(told, format!("error: cannot listen at 192.0.2.77:5300; {why}\n"));
+    assert_eq!(code, Some(2));
+}

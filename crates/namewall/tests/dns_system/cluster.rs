@@ -113,3 +113,38 @@ fn s8_5_what_a_name_was_found_at_is_in_its_object_before_the_answer_is_out() {
     plane.kubectl(&["label", "pod", "web", "-n", "shop", "role=evil", "--overwrite"]).unwrap();
     wait_for("the pod's label never counts", || ask("www.example.com").starts_with("NXDOMAIN"));
 }
+
+/// The directive that answers names of the cluster says who clients are, too: nothing else is set in a cluster.
+#[test]
+fn clients_are_the_pods_of_the_cluster_whose_names_are_answered() {
+    let plane = ControlPlane::start().unwrap();
+    plane.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n").unwrap();
+    plane.run_pod(POD, "127.0.0.1").unwrap();
+    let port = free_port();
+    let corefile = format!(
+        ".:{port} {{
+   bind 127.0.0.1
+   kubernetes cluster.local {{
+      kubeconfig {}
+   }}
+   firewall query {{
+      refuse [kubernetes/client-label/role] == 'good'
+      default allow
+   }}
+   whoami
+}}
+",
+        plane.kubeconfig().display()
+    );
+    let _serving = Serving::start(&corefile);
+    let began = Instant::now();
+    loop {
+        let told = dig(Ipv4Addr::LOCALHOST, port, "www.example.com A");
+        if told.starts_with("REFUSED") {
+            break;
+        }
+        assert!(told.starts_with("SERVFAIL"), "nothing passes before it is known who asks: {told}");
+        assert!(began.elapsed() < Duration::from_secs(120), "the pod is never known: {told}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,6 +1,6 @@
 //! Sockets for clients over TLS and HTTPS.
 
-use super::{LEAVING, TICK};
+use super::{LEAVING, TICK, cannot_listen};
 use anyhow::{Context, Result};
 use namewall_dns::EncryptedListen;
 use std::net::{SocketAddr, TcpListener};
@@ -18,7 +18,8 @@ pub(super) fn bind(addresses: &[SocketAddr], left: &[SocketAddr]) -> Result<Vec<
         match TcpListener::bind(address) {
             Err(_) if left.contains(address) && Instant::now() < until => std::thread::sleep(TICK / 50),
             bound => {
-                break bound.with_context(|| format!("cannot listen at {address}; does another server run there?"));
+                let told = bound.as_ref().err().map(|error| cannot_listen(*address, error.kind()));
+                break bound.with_context(|| told.unwrap_or_default());
             }
         }
     };

@@ -6,11 +6,16 @@ use namewall_dns_firewall::Identities;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Pods by their addresses; they may change at any moment.
 #[derive(Debug, Default)]
-pub(super) struct Pods(RwLock<HashMap<IpAddr, Arc<Described>>>);
+pub(super) struct Pods {
+    by_address: RwLock<HashMap<IpAddr, Arc<Described>>>,
+    /// Whether an API server is watched that has not listed its pods yet.
+    are_awaited: AtomicBool,
+}
 
 /// Those of manifests.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Arc<Pods>> {
@@ -28,13 +33,19 @@ impl Pods {
         for pod in pods.filter(|pod| !pod.host_network).cloned().map(Arc::new) {
             by_address.extend(pod.addresses.iter().map(|&address| (address, pod.clone())));
         }
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = by_address;
+        *self.by_address.write().unwrap_or_else(PoisonError::into_inner) = by_address;
+        self.are_awaited.store(false, Ordering::Release);
+    }
+
+    /// From now on it is not known who clients are, until pods are set.
+    pub(super) fn await_list(&self) {
+        self.are_awaited.store(true, Ordering::Release);
     }
 }
 
 impl Identities for Pods {
     fn label(&self, client: IpAddr, label: &str) -> Option<String> {
-        let pods = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let pods = self.by_address.read().unwrap_or_else(PoisonError::into_inner);
         let pod = pods.get(&client)?;
         match label.strip_prefix("kubernetes/")? {
             "client-namespace" => Some(pod.namespace.to_string()),
@@ -45,5 +56,9 @@ impl Identities for Pods {
                 pod.labels.get(key).map(str::to_owned)
             }
         }
+    }
+
+    fn are_known(&self) -> bool {
+        !self.are_awaited.load(Ordering::Acquire)
     }
 }

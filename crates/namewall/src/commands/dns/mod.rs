@@ -14,15 +14,16 @@ use super::signals::SystemSignals;
 use crate::cli::{Dns, Format};
 use crate::output;
 use anyhow::{Context, Result, bail};
+use cluster::Clients;
 use namewall_agent::{Signal, Signals};
-use namewall_corefile::{self as corefile, Corefile, Files};
+use namewall_corefile::{self as corefile, Corefile, Files, ServerBlock};
 use namewall_dns::{Chain, LearnNothing, Listen, Route, Server, Settings, Sockets};
 use namewall_dns_firewall::{Built, Endpoints, Surroundings, Teller, build, count_panics, lameduck};
 use nix::ifaddrs::getifaddrs;
 use objects::{Unasked, Watched};
 use question::Question;
 use sources::{Noting, Sources};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,6 +36,8 @@ const TICK: Duration = Duration::from_millis(250);
 const LEAVING: Duration = Duration::from_secs(2);
 /// How long a start or a reload waits for policy zones of servers.
 const POLICY_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a start waits for the pods of a cluster.
+const CLIENTS_PATIENCE: Duration = Duration::from_secs(5);
 /// How long who is told things has to take them in the end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -67,10 +70,14 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
     } else if args.manifests.is_empty() {
         around.clusters = Some(clusters.clone());
     }
-    if !args.check && args.explain.is_none() && cluster::is_wanted(&read, &args.server) {
-        // What manifests say of pods counts more.
-        around.names = Some(cluster::follow(&args.server, args.manifests.is_empty().then_some(pods))?);
+    // What manifests say of pods counts more.
+    let asks_nobody = args.check || args.explain.is_some();
+    let mut clients = Clients::new(pods, args.server.target(), asks_nobody || !args.manifests.is_empty());
+    let is_wanted = !asks_nobody && cluster::is_wanted(&read, &args.server);
+    if is_wanted {
+        around.names = Some(cluster::keep_names(&args.server)?);
     }
+    clients.follow_for(&read, is_wanted)?;
     let built = match build_all(&read, &around) {
         Ok(built) => built,
         Err(error) if args.check => {
@@ -85,22 +92,31 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(asked) = &args.explain {
+        if let Some(fact) = read.servers.iter().find_map(ServerBlock::client_fact).filter(|_| args.manifests.is_empty())
+        {
+            output::note(&format!("{}: no pod is known here for `{}`: pass --manifests", fact.place, fact.name));
+        }
         built.service.wait_for_policies(POLICY_PATIENCE);
         return explain(&built, &asked.parse()?, args.output);
     }
     clusters.wait(&read);
+    clients.wait(CLIENTS_PATIENCE);
     let mut running = Running::start(built, &around)?;
     around.teller.set_version(sources.hash().to_owned());
     loop {
         around.teller.set_upstreams(running.server.upstreams());
-        running.endpoints.set_ready(clusters.are_known());
+        running.endpoints.set_ready(clusters.are_known() && clients.are_known());
         let is_asked = match signals.wait(TICK) {
             Some(Signal::Reload) => true,
             Some(Signal::Stop) => break,
             None => false,
         };
-        if !is_asked && !sources.have_changed(Instant::now()) {
-            continue;
+        if !is_asked {
+            if !sources.have_changed(Instant::now()) {
+                continue;
+            }
+            // Who writes a file may not be done: half of a Corefile can be one that denies less.
+            sources.settle(|| std::thread::sleep(TICK));
         }
         let (read, read_from) = read_with_sources(&args.conf);
         let taken = read.and_then(|read| {
@@ -108,6 +124,8 @@ pub(crate) fn run(args: &Dns) -> Result<ExitCode> {
             if needs_server && around.names.is_none() {
                 bail!("`dnsnameresolver` counts from the next start on");
             }
+            clients.follow_for(&read, false)?;
+            clients.wait(CLIENTS_PATIENCE);
             running.take(&read, &around)
         });
         match taken {
@@ -292,6 +310,17 @@ fn settings(listen: &[SocketAddr], routes: Vec<Route>, idle_timeout: Option<Dura
     }
 }
 
+/// Why an address cannot be listened at, and what to do about it.
+fn cannot_listen(address: SocketAddr, why: ErrorKind) -> String {
+    let hint = match why {
+        ErrorKind::PermissionDenied => "; a port below 1024 needs the capability NET_BIND_SERVICE",
+        ErrorKind::AddrNotAvailable => "; no interface of this machine has the address",
+        ErrorKind::AddrInUse => "; is another DNS server running there?",
+        _ => "",
+    };
+    format!("cannot listen at {address}{hint}")
+}
+
 /// Sockets at all these addresses, or at none. Those that were left a moment ago are waited for.
 fn bind(listen: &[SocketAddr], left: &[SocketAddr]) -> Result<Vec<(Sockets, Listen)>> {
     let until = Instant::now() + LEAVING;
@@ -302,9 +331,8 @@ fn bind(listen: &[SocketAddr], left: &[SocketAddr]) -> Result<Vec<(Sockets, List
                 bound => break bound,
             }
         };
-        let sockets =
-            sockets.with_context(|| format!("cannot listen at {address}; is another DNS server running there?"))?;
-        Ok((sockets, Listen::from(*address)))
+        let told = sockets.as_ref().err().map(|error| cannot_listen(*address, error.kind()));
+        Ok((sockets.with_context(|| told.unwrap_or_default())?, Listen::from(*address)))
     };
     listen.iter().map(bind).collect()
 }

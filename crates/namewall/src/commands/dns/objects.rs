@@ -90,7 +90,7 @@ impl Watched {
 }
 
 /// How the API server of a directive is asked.
-fn connect(target: &Target, directive: &Kubernetes) -> Result<Connection> {
+pub(super) fn connect(target: &Target, directive: &Kubernetes) -> Result<Connection> {
     if let Some(kubeconfig) = &directive.kubeconfig {
         let context = kubeconfig.context.as_ref().map(ToString::to_string);
         return Ok(Connection::open(&Target { kubeconfig: Some(kubeconfig.file.clone()), context })?);

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// How often files are looked at unless the Corefile says otherwise, as CoreDNS has it.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
+/// How often changing files are looked at again before they are read as they are.
+const MOST_WAITS: usize = 20;
+
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Source {
     Path(PathBuf),
@@ -124,6 +127,20 @@ impl Sources {
         have_changed
     }
 
+    /// Waits until nothing changes any more from one look to the next, but not without end.
+    pub(super) fn settle(&self, mut wait: impl FnMut()) {
+        let look = || self.watched.keys().map(Source::look).collect::<Vec<_>>();
+        let mut before = look();
+        for _ in 0..MOST_WAITS {
+            wait();
+            let now = look();
+            if now == before {
+                return;
+            }
+            before = now;
+        }
+    }
+
     /// What is read now could not be served: what is served was read from these, and goes on to be looked at,
     /// as often as before.
     pub(super) fn or_else(mut self, before: &Self) -> Self {
@@ -140,5 +157,33 @@ fn interval(corefile: &Corefile) -> Option<Duration> {
         Some(Reload::Off) => None,
         Some(Reload::Every { interval, .. }) => Some(interval),
         None => Some(LOOK_EVERY),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn files_are_read_when_nobody_writes_to_them_any_more() {
+        let path = std::env::temp_dir().join(format!("namewall-sources-{}", std::process::id()));
+        std::fs::write(&path, ". {\n").unwrap();
+        let noting = Noting::default();
+        noting.read(&path).unwrap();
+        let sources = Sources::of(noting, None);
+        let count = |most_writes: usize| {
+            let mut waits = 0;
+            sources.settle(|| {
+                waits += 1;
+                if waits <= most_writes {
+                    std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"errors\n").unwrap();
+                }
+            });
+            waits
+        };
+        let counts = [count(0), count(3), count(usize::MAX)];
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(counts, [1, 4, MOST_WAITS]);
     }
 }
