@@ -19,11 +19,12 @@ use crate::sharing::{LearnedElsewhere, Publishing};
 use crate::signals::Signals;
 use crate::source::{Event, Source, StorageStatus};
 use crate::state::{Beginning, Change, State, lock};
-use crate::takeover::{hand_over, take_over};
+use crate::takeover::{Successor, take_over};
 use crate::upstreams::SilentUpstreams;
 use namewall_cluster::Read;
 use namewall_cni::Records;
 use namewall_dataplane::Dataplane;
+use namewall_dns::Left;
 use namewall_dns::lookup::Lookups;
 use namewall_kubernetes::NodeTopic;
 use namewall_policy::Finding;
@@ -32,7 +33,7 @@ use namewall_runtime::Clock;
 use namewall_telemetry::{Export, Health};
 use std::error::Error;
 use std::net::SocketAddr;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -41,6 +42,10 @@ use tracing::{info, warn};
 
 /// Users get an Event about a failure that lasts this long. A shorter failure ends with the next attempt.
 const WARN_AFTER: Duration = Duration::from_secs(3);
+
+/// How long questions that are under way have when another agent takes over. New questions wait for as long; what is not
+/// answered by then is handed over.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// So many names that could not be resolved are in the status.
 const MOST_UNRESOLVED: usize = 100;
@@ -93,7 +98,7 @@ pub struct Agent<'a, S, D: Dataplane> {
     read_config: ReadConfig<'a>,
     control: PathBuf,
     state: Arc<Mutex<State<D>>>,
-    successor: Arc<Mutex<Option<UnixStream>>>,
+    successor: Arc<Mutex<Option<Successor>>>,
     attachments: Arc<Attachments>,
     /// Where the cluster's DNS Service answers.
     cluster_dns: Vec<SocketAddr>,
@@ -102,6 +107,8 @@ pub struct Agent<'a, S, D: Dataplane> {
     own: OwnAddresses,
     retry: Retry,
     silent_upstreams: SilentUpstreams,
+    /// The file in which leases are stored.
+    history: Option<PathBuf>,
     /// Stores what is known of leases.
     keeper: Option<Keeper>,
     clock: Arc<dyn Clock>,
@@ -125,10 +132,10 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         own.follow(clock.now());
         let wait = Wait { control: &control, signals: start.signals, health: &health };
         let mut read = read_all(&mut source, &mut || opening.open(&config), &wait)?;
-        let sockets = match (Running::find(&control), start.take_over) {
+        let left = match (Running::find(&control), start.take_over) {
             (Ok(_), true) => take_over(&control)?,
             (Ok(_), false) => return Err(AgentError::RunsAlready),
-            (Err(_), _) => Vec::new(),
+            (Err(_), _) => Left::default(),
         };
         // An earlier process has stored its leases by now.
         let history = start.history.as_deref().and_then(history::load);
@@ -152,7 +159,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
                     read,
                     own,
                     interfaces,
-                    sockets,
+                    left,
                     history,
                     closed,
                     cluster_dns,
@@ -167,8 +174,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         })?;
         source.enforced();
         attachments.enforced(&source.attached());
-        let leases = StoredLeases(state.node.learner().clone());
-        let keeper = start.history.and_then(|path| Keeper::start(path, leases));
+        let keeper = keeper(start.history.as_deref(), &state);
         let state = Arc::new(Mutex::new(state));
         let successor = Arc::default();
         let (told, attached) = (Arc::clone(&successor), attachments.clone());
@@ -188,6 +194,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             own,
             retry,
             silent_upstreams: SilentUpstreams::default(),
+            history: start.history,
             keeper,
             clock,
             health,
@@ -437,20 +444,36 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         }
     }
 
-    /// Whether another agent has taken over.
+    /// Whether another agent has taken over. If that one ends before it has everything, this one goes on.
     fn hand_over(&mut self) -> Result<bool, AgentError> {
-        let Some(stream) = self.successor.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+        let Some(successor) = self.successor.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return Ok(false);
         };
-        std::fs::remove_file(&self.control).ok();
+        if !successor.waits() {
+            warn!("an agent that wanted to take over has ended");
+            return Ok(false);
+        }
         // The other one reads what is stored when it has the sockets. It is stored while questions are still answered:
         // what they open meanwhile is in the kernel.
         self.keeper = None;
-        let sockets = lock(&self.state).node.retire();
-        hand_over(&stream, &sockets)?;
-        info!("another agent has taken over");
+        let left = lock(&self.state).node.retire(PATIENCE);
+        if let Err(error) = successor.hand_over(&left) {
+            warn!("{}; this agent goes on", with_causes(&error));
+            let mut state = lock(&self.state);
+            let settings = state.dns.server.clone();
+            state.node.resume(settings, left)?;
+            self.keeper = keeper(self.history.as_deref(), &state);
+            return Ok(false);
+        }
+        std::fs::remove_file(&self.control).ok();
+        info!(unanswered = left.questions.len(), "another agent has taken over");
         Ok(true)
     }
+}
+
+/// Starts to store what is known of leases, if there is a file for it.
+fn keeper<D: Dataplane>(history: Option<&Path>, state: &State<D>) -> Option<Keeper> {
+    Keeper::start(history?.to_owned(), StoredLeases(state.node.learner().clone()))
 }
 
 /// The text of the Event about objects whose last good version is in force.
@@ -552,5 +575,7 @@ fn log_change<D: Dataplane>(state: &State<D>, change: &Change, took: Duration) {
 mod last_good_tests;
 #[cfg(test)]
 mod restart_tests;
+#[cfg(test)]
+mod takeover_tests;
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use namewall_dataplane::{
     Applied, Count, Cut, CutEstablished, Dataplane, Guard, GuardDrops, Guarded, PodDenials, PodInterface, PodNamespace,
     SecondStatus, Tunnels,
 };
-use namewall_dns::{Listen, Server, ServerError, Settings as ServerSettings, Sockets};
+use namewall_dns::{Left, Listen, Server, ServerError, Settings as ServerSettings, Sockets};
 use namewall_policy::addr::Cidr;
 use namewall_policy::lease::{Bounds, NeverLeased, Revision};
 use namewall_policy::model::NodeId;
@@ -110,7 +110,7 @@ pub struct Node<D: Dataplane = Nft> {
     cut: CutEstablished,
     program: Program,
     /// How to serve, and where, from the next change on.
-    prepared: Option<(ServerSettings, Vec<(Sockets, Listen)>)>,
+    prepared: Option<(ServerSettings, Left)>,
     /// How the server that runs goes on, from the next change on.
     changed: Option<ServerSettings>,
     /// Whether a change may have forbidden connections that are not cut yet.
@@ -426,11 +426,13 @@ impl<D: Dataplane> Node<D> {
 
     /// Serves DNS from the next change on, at sockets of its own, and takes pods' questions to it.
     pub fn serve(&mut self, settings: DnsSettings) -> Result<(), NodeError> {
-        self.serve_at(settings, Vec::new())
+        self.serve_at(settings, Left::default())
     }
 
-    /// Serves DNS from the next change on; where an earlier server has left its sockets, at those.
-    pub fn serve_at(&mut self, settings: DnsSettings, mut left: Vec<(Sockets, Listen)>) -> Result<(), NodeError> {
+    /// Serves DNS from the next change on; where an earlier server has left its sockets, at those. Then the questions
+    /// that it has left are asked again.
+    pub fn serve_at(&mut self, settings: DnsSettings, left: Left) -> Result<(), NodeError> {
+        let Left { sockets: mut left, questions } = left;
         let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
         let mut bind = |listen: Listen| -> Result<SocketAddr, ServerError> {
             let failed = |source| ServerError::Listen { address: listen.address, source };
@@ -456,7 +458,7 @@ impl<D: Dataplane> Node<D> {
         }
         let servers = asked(&settings.server, &settings.trusted);
         self.scope.dns = (!listeners.is_empty()).then_some(Intercept { listeners, servers });
-        self.prepared = Some((settings.server, sockets));
+        self.prepared = Some((settings.server, Left { sockets, questions }));
         Ok(())
     }
 
@@ -475,8 +477,17 @@ impl<D: Dataplane> Node<D> {
         if let (Some(settings), Some(server)) = (self.changed.take(), &self.server) {
             server.set(&settings);
         }
-        let Some((settings, sockets)) = self.prepared.take() else { return Ok(()) };
+        self.prepared.take().map_or(Ok(()), |(settings, left)| self.resume(settings, left))
+    }
+
+    /// Serves at the sockets that an earlier server has left, or that are new, and asks the questions that are left.
+    pub(crate) fn resume(&mut self, settings: ServerSettings, left: Left) -> Result<(), NodeError> {
+        let Left { sockets, questions } = left;
         let server = Arc::new(Server::start_with(settings, sockets, self.learner.clone())?);
+        let no_room = server.take_over(&questions);
+        if no_room > 0 {
+            warn!(questions = no_room, "questions of the earlier process have no room; their clients ask again");
+        }
         self.keep_beating(server.clone())?;
         self.server = Some(server);
         Ok(())
@@ -495,11 +506,15 @@ impl<D: Dataplane> Node<D> {
         Ok(())
     }
 
-    /// Stops serving for another that takes over: DNS goes on being taken to these sockets.
-    pub fn retire(&mut self) -> Vec<(Sockets, Listen)> {
+    /// Stops serving for another that takes over: DNS goes on being taken to these sockets. What is under way has so
+    /// long to be answered.
+    pub fn retire(&mut self, patience: Duration) -> Left {
         self.beating = None;
         let server = self.server.take().and_then(Arc::into_inner);
-        server.map(Server::retire).unwrap_or_default()
+        let left = server.map(|server| server.retire(patience)).unwrap_or_default();
+        // The kernel believes this for as long as the other one needs to begin. If it does not, DNS goes its usual way.
+        let _ = beat(&self.enforcer);
+        left
     }
 
     /// Starts the thread that tells the kernel that the server is alive.

@@ -14,7 +14,7 @@ use crate::tunnels::OwnTunnels;
 use namewall_cluster::{Key, Read};
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{Applied, Dataplane, PodDenials};
-use namewall_dns::{Listen, Sockets};
+use namewall_dns::Left;
 use namewall_kubernetes::{Publisher, Trouble};
 use namewall_policy::addr::Cidr;
 use namewall_policy::domain::DomainName;
@@ -105,8 +105,8 @@ pub(crate) struct Beginning<'a, D> {
     pub(crate) read: Read,
     pub(crate) own: &'a mut OwnAddresses,
     pub(crate) interfaces: Interfaces,
-    /// Sockets that another agent has handed over.
-    pub(crate) sockets: Vec<(Sockets, Listen)>,
+    /// What another agent has handed over.
+    pub(crate) left: Left,
     /// What an earlier process knew of its leases.
     pub(crate) history: Option<Vec<LeaseRecord>>,
     pub(crate) closed: Vec<Cidr>,
@@ -117,7 +117,7 @@ pub(crate) struct Beginning<'a, D> {
 impl<D: Dataplane> State<D> {
     /// Puts what was read into the kernel, and serves DNS.
     pub(crate) fn start(config: &Config, beginning: Beginning<'_, D>) -> Result<Self, AgentError> {
-        let Beginning { dataplane, clock, read, own, mut interfaces, sockets, closed, cluster_dns, .. } = beginning;
+        let Beginning { dataplane, clock, read, own, mut interfaces, left, closed, cluster_dns, .. } = beginning;
         let (history, cluster_domain) = (beginning.history, beginning.cluster_domain);
         let Read { lowered, mut findings, kept } = read;
         let mut snapshot = lowered.snapshot;
@@ -144,7 +144,7 @@ impl<D: Dataplane> State<D> {
         let mut node = Node::new(dataplane, settings, clock);
         node.meter().compiled.add(compiled);
         history.into_iter().for_each(|records| node.set_history(records));
-        node.serve_at(dns.clone(), sockets)?;
+        node.serve_at(dns.clone(), left)?;
         let here = Here { program: &program, node: node.scope_mut().node };
         interfaces.follow(&here, own.machine(), started);
         let mut all = interfaces.all();

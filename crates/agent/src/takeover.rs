@@ -1,18 +1,21 @@
 //! One agent takes over from another: the sockets where DNS is served pass from
-//! process to process, with the questions that wait in them.
+//! process to process, with the questions that wait in them and those that are
+//! not answered yet.
 //!
 //! ```text
-//! new  reads and compiles ── asks ·························· sockets ── waits for its end ── adopts the table, serves
-//! old                          takes no more, finishes what is under way ──┘ ends
+//! new  reads and compiles ── asks ·············· sockets, questions ── confirms ── waits for its end ── adopts, serves
+//! old                          takes no more, ────────┘                     └──── ends
+//!                              finishes what it can
 //! ```
+//! If the new process ends before it has confirmed, the old one goes on.
 
-use namewall_dns::{Listen, Sockets};
+use namewall_dns::{Left, Listen, Sockets, Unanswered};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv,
     recvmsg, sendmsg,
 };
 use serde_json::{Value, json};
-use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read as _, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,7 +25,11 @@ use std::time::Duration;
 
 /// Sockets that fit into one message.
 const MOST_SOCKETS: usize = 250;
-/// How long the running agent may take to answer.
+/// The longest line of questions: as many as may be under way, of usual lengths.
+const LONGEST_LINE: u64 = 64 << 20;
+/// How long an agent that takes over has to confirm. Nobody serves DNS meanwhile.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(3);
+/// How long the other agent may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -37,22 +44,65 @@ pub enum TakeoverError {
     Refused(String),
     #[error("the namewall that runs handed over something else than its sockets")]
     NotItsSockets,
+    #[error("the namewall that runs handed over something else than its questions")]
+    NotItsQuestions,
     #[error("the namewall that runs does not end")]
     StillRuns(#[source] io::Error),
     #[error("it has too many sockets to hand over")]
     TooMany,
     #[error("cannot hand over")]
     Send(#[source] io::Error),
+    #[error("the namewall that takes over does not confirm that it has the sockets")]
+    Confirm(#[source] io::Error),
+}
+
+/// The question of an agent that takes over. It confirms that it has the sockets, which older versions do not.
+const QUESTION: &str = r#"{"handOver": true, "confirms": true}"#;
+/// What it says when it has them.
+const CONFIRMATION: &[u8] = b"taken\n";
+
+/// An agent that wants to take over.
+#[derive(Debug)]
+pub(crate) struct Successor {
+    pub(crate) stream: UnixStream,
+    /// Whether it will confirm that it has the sockets.
+    pub(crate) confirms: bool,
+}
+
+impl Successor {
+    /// True while it waits: a process that has ended leaves a stream at its end.
+    pub(crate) fn waits(&self) -> bool {
+        let mut byte = [0];
+        match recv(&self.stream, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok((_, count)) => count > 0,
+            Err(errno) => errno == rustix::io::Errno::AGAIN,
+        }
+    }
+
+    /// Hands the sockets over, in as many messages as it takes, then the questions. Returns when it has them.
+    pub(crate) fn hand_over(&self, left: &Left) -> Result<(), TakeoverError> {
+        let stream = &self.stream;
+        send_sockets(stream, &left.sockets)?;
+        write_questions(stream, &left.questions).map_err(TakeoverError::Send)?;
+        if self.confirms {
+            stream.set_read_timeout(Some(CONFIRMED_WITHIN)).map_err(TakeoverError::Confirm)?;
+            let mut word = [0; CONFIRMATION.len()];
+            (&self.stream).read_exact(&mut word).map_err(TakeoverError::Confirm)?;
+        }
+        Ok(())
+    }
 }
 
 /// Asks the agent at this control socket to hand over, and waits until it has ended.
-pub(crate) fn take_over(control: &Path) -> Result<Vec<(Sockets, Listen)>, TakeoverError> {
-    let Ok(mut stream) = UnixStream::connect(control) else { return Ok(Vec::new()) };
+pub(crate) fn take_over(control: &Path) -> Result<Left, TakeoverError> {
+    let Ok(mut stream) = UnixStream::connect(control) else { return Ok(Left::default()) };
     stream.set_read_timeout(Some(TIMEOUT)).map_err(TakeoverError::Ask)?;
-    writeln!(stream, "{}", json!({"handOver": true})).map_err(TakeoverError::Ask)?;
+    writeln!(stream, "{QUESTION}").map_err(TakeoverError::Ask)?;
     let mut descriptors: Vec<OwnedFd> = Vec::new();
     let text = receive(&stream, &mut descriptors)?;
-    let listed = read_list(&text)?;
+    // Where there are no sockets, the next line may be here already.
+    let (text, more) = text.split_at(text.iter().position(|&byte| byte == b'\n').map_or(text.len(), |end| end + 1));
+    let listed = read_list(text)?;
     let expected: usize = listed.iter().map(Listed::sockets).sum();
     while descriptors.len() < expected {
         let before = descriptors.len();
@@ -62,10 +112,44 @@ pub(crate) fn take_over(control: &Path) -> Result<Vec<(Sockets, Listen)>, Takeov
         }
     }
     let sockets = put_together(&listed, descriptors)?;
+    let mut rest = BufReader::new(more.chain(&stream));
+    // An older version leaves no questions: it ends.
+    let questions = read_questions(&mut rest)?;
+    // An older version has ended already.
+    let _ = (&stream).write_all(CONFIRMATION);
     // The table can be claimed when the other process is gone.
-    let mut rest = Vec::new();
-    stream.read_to_end(&mut rest).map_err(TakeoverError::StillRuns)?;
-    Ok(sockets)
+    rest.read_to_end(&mut Vec::new()).map_err(TakeoverError::StillRuns)?;
+    Ok(Left { sockets, questions })
+}
+
+/// Writes questions as a line.
+fn write_questions(mut to: impl Write, questions: &[Unanswered]) -> io::Result<()> {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let one = |one: &Unanswered| json!([one.at.to_string(), one.from.to_string(), hex(&one.query)]);
+    let mut line = json!({"questions": questions.iter().map(one).collect::<Vec<_>>()}).to_string();
+    line.push('\n');
+    to.write_all(line.as_bytes())
+}
+
+/// Reads a line of questions. There are none at the end of a stream.
+fn read_questions(from: impl BufRead) -> Result<Vec<Unanswered>, TakeoverError> {
+    let mut line = String::new();
+    from.take(LONGEST_LINE).read_line(&mut line).map_err(TakeoverError::Receive)?;
+    if line.is_empty() {
+        return Ok(Vec::new());
+    }
+    let read: Value = serde_json::from_str(&line).map_err(TakeoverError::Unreadable)?;
+    let byte = |two: &[u8]| match (two, std::str::from_utf8(two)) {
+        ([_, _], Ok(two)) => u8::from_str_radix(two, 16).ok(),
+        _ => None,
+    };
+    let one = |one: &Value| {
+        let address = |at: usize| -> Option<SocketAddr> { one[at].as_str()?.parse().ok() };
+        let query = one[2].as_str()?.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?;
+        Some(Unanswered { at: address(0)?, from: address(1)?, query })
+    };
+    let questions = read["questions"].as_array().ok_or(TakeoverError::NotItsQuestions)?;
+    questions.iter().map(one).collect::<Option<_>>().ok_or(TakeoverError::NotItsQuestions)
 }
 
 /// Receives one message: its bytes, and the descriptors that came with it.
@@ -136,13 +220,14 @@ fn put_together(listed: &[Listed], descriptors: Vec<OwnedFd>) -> Result<Vec<(Soc
     Ok(sockets)
 }
 
-/// Hands the sockets to the agent at the other end, in as many messages as it takes.
-pub(crate) fn hand_over(stream: &UnixStream, sockets: &[(Sockets, Listen)]) -> Result<(), TakeoverError> {
+/// Sends the sockets, in as many messages as it takes.
+fn send_sockets(stream: &UnixStream, sockets: &[(Sockets, Listen)]) -> Result<(), TakeoverError> {
     let listed = sockets.iter().map(|(own, Listen { address, meant, is_open })| {
         let (address, meant) = (address.to_string(), meant.map(|server| server.to_string()));
         json!({"address": address, "meant": meant, "open": is_open, "others": own.others.len()})
     });
-    let text = json!({"sockets": listed.collect::<Vec<_>>()}).to_string();
+    let mut text = json!({"sockets": listed.collect::<Vec<_>>()}).to_string();
+    text.push('\n');
     let first: Vec<BorrowedFd<'_>> = sockets.iter().flat_map(|(own, _)| [own.udp.as_fd(), own.tcp.as_fd()]).collect();
     let others: Vec<BorrowedFd<'_>> = sockets.iter().flat_map(|(own, _)| own.others.iter().map(AsFd::as_fd)).collect();
     let mut messages = first.chunks(MOST_SOCKETS).chain(others.chunks(MOST_SOCKETS));
@@ -165,8 +250,8 @@ fn send(stream: &UnixStream, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{BufRead, BufReader};
     use std::os::unix::net::UnixListener;
+    use std::path::PathBuf;
     use std::thread;
 
     fn sockets() -> (Sockets, Listen) {
@@ -175,28 +260,99 @@ mod tests {
         (bound, Listen { address, meant: Some(([10, 96, 0, 10], 53).into()), is_open: true })
     }
 
-    #[test]
-    fn sockets_pass_with_what_waits_in_them() {
-        let path = std::env::temp_dir().join(format!("namewall-takeover-{}", std::process::id()));
+    /// A process that hands over, or does something else with who asks.
+    fn old(name: &str, hands_over: impl FnOnce(Successor) + Send + 'static) -> (PathBuf, thread::JoinHandle<()>) {
+        let path = std::env::temp_dir().join(format!("namewall-takeover-{name}-{}", std::process::id()));
         let listener = UnixListener::bind(&path).expect("a socket");
-        let (own, listen) = sockets();
-        let client = UdpSocket::bind("127.0.0.1:0").expect("a client");
-        client.send_to(b"waits", listen.address).expect("it is sent");
         let old = thread::spawn(move || {
             let (stream, _) = listener.accept().expect("somebody asks");
             let mut question = String::new();
             BufReader::new(&stream).read_line(&mut question).expect("a question");
-            assert_eq!(question, "{\"handOver\":true}\n");
-            hand_over(&stream, &[(own, listen)]).expect("it is handed over");
+            let question: Value = serde_json::from_str(&question).expect("it can be read");
+            assert_eq!(question["handOver"], true);
+            hands_over(Successor { stream, confirms: question["confirms"] == true });
+        });
+        (path, old)
+    }
+
+    fn question(number: u16) -> Unanswered {
+        let (at, from) = (([127, 0, 0, 1], 53).into(), ([10, 0, 0, 1], number).into());
+        Unanswered { at, from, query: vec![number as u8; 40] }
+    }
+
+    #[test]
+    fn sockets_pass_with_what_waits_in_them_and_with_what_is_not_answered() {
+        let (own, listen) = sockets();
+        let client = UdpSocket::bind("127.0.0.1:0").expect("a client");
+        client.send_to(b"waits", listen.address).expect("it is sent");
+        // Far more than a socket holds: one process writes while the other reads.
+        let questions: Vec<Unanswered> = (0..3_000).map(question).collect();
+        let left = Left { sockets: vec![(own, listen)], questions: questions.clone() };
+        let (path, old) = old("sockets", move |successor| {
+            assert!(successor.waits() && successor.confirms);
+            successor.hand_over(&left).expect("it is handed over");
         });
         let taken = take_over(&path);
         old.join().expect("it ends well");
         std::fs::remove_file(&path).ok();
-        let [(taken, at)] = <[_; 1]>::try_from(taken.expect("it is taken over")).expect("one pair of sockets");
+        let taken = taken.expect("it is taken over");
+        assert!(taken.questions == questions);
+        let [(taken, at)] = <[_; 1]>::try_from(taken.sockets).expect("one pair of sockets");
         assert_eq!(at, listen);
         let mut buffer = [0; 16];
         let count = taken.udp.recv(&mut buffer).expect("what waited");
         assert_eq!(&buffer[..count], b"waits");
+    }
+
+    #[test]
+    fn where_nothing_is_served_there_is_nothing_to_hand_over() {
+        let (path, old) = old("nothing", |successor| successor.hand_over(&Left::default()).expect("it is handed over"));
+        let taken = take_over(&path).expect("it is taken over");
+        old.join().expect("it ends well");
+        std::fs::remove_file(&path).ok();
+        assert!(taken.sockets.is_empty() && taken.questions.is_empty());
+    }
+
+    /// An older version sends sockets, no questions, and ends.
+    #[test]
+    fn an_older_version_is_taken_over_from() {
+        let (own, listen) = sockets();
+        let (path, old) = old("older", move |successor| {
+            send_sockets(&successor.stream, &[(own, listen)]).expect("it is handed over");
+        });
+        let taken = take_over(&path).expect("it is taken over");
+        old.join().expect("it ends well");
+        std::fs::remove_file(&path).ok();
+        assert_eq!((taken.sockets.len(), taken.questions.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_successor_that_ends_is_noticed_before_and_after_it_has_the_sockets() {
+        let left = || Left { sockets: vec![sockets()], questions: vec![question(1)] };
+        let (from, to) = UnixStream::pair().expect("a pair");
+        let successor = Successor { stream: from, confirms: true };
+        assert!(successor.waits());
+        drop(to);
+        assert!(!successor.waits());
+        assert!(matches!(successor.hand_over(&left()), Err(TakeoverError::Send(_))));
+        let (from, to) = UnixStream::pair().expect("a pair");
+        let ends = thread::spawn(move || {
+            receive(&to, &mut Vec::new()).expect("the sockets");
+        });
+        let handed_over = Successor { stream: from, confirms: true }.hand_over(&left());
+        assert!(matches!(handed_over, Err(TakeoverError::Confirm(_) | TakeoverError::Send(_))), "{handed_over:?}");
+        ends.join().expect("it ends well");
+    }
+
+    #[test]
+    fn questions_that_cannot_be_read_are_an_error() {
+        let read = |text: &str| read_questions(text.as_bytes()).map(|all| all.len());
+        assert!(matches!(read(""), Ok(0)));
+        assert!(matches!(read("{\"questions\": []}\n"), Ok(0)));
+        assert!(matches!(read("{\"questions\": ["), Err(TakeoverError::Unreadable(_))));
+        for wrong in ["{}", r#"{"questions": [1]}"#, r#"{"questions": [["127.0.0.1:53", "10.0.0.1:1", "0"]]}"#] {
+            assert!(matches!(read(wrong), Err(TakeoverError::NotItsQuestions)), "{wrong}");
+        }
     }
 
     /// More addresses and more loops than fit into one message, with a datagram in each socket of each.
@@ -214,7 +370,7 @@ mod tests {
             all.iter().flat_map(|(sockets, _)| own(sockets)).collect()
         };
         let expected = ports(&all);
-        let old = thread::spawn(move || hand_over(&from, &all).expect("it is handed over"));
+        let old = thread::spawn(move || send_sockets(&from, &all).expect("it is handed over"));
         let mut descriptors = Vec::new();
         let listed = read_list(&receive(&to, &mut descriptors).expect("a message")).expect("a list");
         assert_eq!(descriptors.len(), MOST_SOCKETS, "the first message has sockets of UDP and TCP only");
@@ -240,6 +396,6 @@ mod tests {
     #[test]
     fn nobody_to_take_over_from_leaves_no_sockets() {
         let nobody = take_over(Path::new("/nonexistent/run.sock")).expect("that is no error");
-        assert!(nobody.is_empty());
+        assert!(nobody.sockets.is_empty());
     }
 }

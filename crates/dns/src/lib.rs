@@ -23,7 +23,7 @@ pub use caught::{caught, is_caught};
 pub use chain::{Asked, Chain, Continuation, Failure, Heard, Passing, Step, To, Transport};
 pub use learn::{Answer, Learn, LearnError, LearnNothing, Opens};
 pub use server::{
-    Counters, EncryptedCounters, EncryptedListen, Health, Listen, NewEncryptedSockets, NewSockets, OnLearnTimeout,
-    Route, Server, ServerError, Settings, Sockets, Tls, Upstream, UpstreamOrder, UpstreamState, UpstreamTransport,
-    WorkerSlot, Workers, allow_more_files,
+    Counters, EncryptedCounters, EncryptedListen, Health, Left, Listen, NewEncryptedSockets, NewSockets,
+    OnLearnTimeout, Route, Server, ServerError, Settings, Sockets, Tls, Unanswered, Upstream, UpstreamOrder,
+    UpstreamState, UpstreamTransport, WorkerSlot, Workers, allow_more_files,
 };

@@ -14,6 +14,7 @@ use crate::cuts::CutConnection;
 use crate::identity::Attachments;
 use crate::metrics::add;
 use crate::state::{State, lock};
+use crate::takeover::Successor;
 use namewall_dataplane::{Dataplane, Tunnels};
 use namewall_policy::addr::Cidr;
 use namewall_policy::ask::{Host, Names, Target, World};
@@ -58,8 +59,8 @@ pub type Explain = dyn Fn(World<'_>, &LiveQuestion) -> Result<Value, String> + S
 pub(crate) struct Control<D: Dataplane> {
     pub(crate) state: Arc<Mutex<State<D>>>,
     pub(crate) explain: Box<Explain>,
-    /// Where an agent that wants to take over waits for the sockets.
-    pub(crate) successor: Arc<Mutex<Option<UnixStream>>>,
+    /// The agent that wants to take over.
+    pub(crate) successor: Arc<Mutex<Option<Successor>>>,
     pub(crate) attachments: Arc<Attachments>,
 }
 
@@ -86,15 +87,15 @@ impl<D: Dataplane> Control<D> {
         }
     }
 
-    /// Answers one question. Returns the stream of an agent that wants to take over.
-    fn answer(&self, stream: UnixStream) -> io::Result<Option<UnixStream>> {
+    /// Answers one question. Returns an agent that wants to take over.
+    fn answer(&self, stream: UnixStream) -> io::Result<Option<Successor>> {
         let Some(Received { question, descriptors }) = receive::receive(&stream, LONGEST)? else {
             // Somebody only checked that an agent runs.
             return Ok(None);
         };
         let question: Value = serde_json::from_slice(&question).unwrap_or_default();
         if question["handOver"].as_bool() == Some(true) {
-            return Ok(Some(stream));
+            return Ok(Some(Successor { stream, confirms: question["confirms"].as_bool() == Some(true) }));
         }
         let answer = match attach::is_attach(&question) {
             true => attach::answer(&self.attachments, &stream, &question, descriptors),

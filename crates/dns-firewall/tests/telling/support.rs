@@ -116,7 +116,7 @@ impl Serving {
 
     /// Ends it, as a process does.
     pub(crate) fn end(self, telling: &Telling) {
-        self.server.retire();
+        self.server.retire(TEST_TIMEOUT);
         telling.teller.finish(TEST_TIMEOUT);
     }
 }

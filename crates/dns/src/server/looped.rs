@@ -12,6 +12,7 @@
 //! Meanwhile answers that open nothing go on, and those that open something
 //! wait in the engine, up to the hold limit (S6.6).
 
+use super::Unanswered;
 use super::counters::Counters;
 use super::engine::{Engine, LoopSockets};
 use super::lock;
@@ -140,9 +141,15 @@ impl<L: Learn> LoopState<L> {
         self.awake.notify_all();
     }
 
-    /// The sockets, when it has stopped.
-    pub(super) fn take_sockets(&self) -> Vec<(LoopSockets, Listen)> {
-        lock(&self.engine).take_sockets()
+    /// The sockets and what is still under way, when it has stopped.
+    pub(super) fn leave(&self) -> (Vec<(LoopSockets, Listen)>, Vec<Unanswered>) {
+        let mut engine = lock(&self.engine);
+        for (tickets, result) in lock(&self.done).drain(..) {
+            engine.release(&tickets, &result);
+        }
+        let _ = engine.finish();
+        let questions = engine.unanswered();
+        (engine.take_sockets(), questions)
     }
 
     pub(super) fn run(&self, leads: bool) {
@@ -194,8 +201,11 @@ impl<L: Learn> LoopState<L> {
                 engine.retire();
             }
             self.take_change(&mut engine);
-            for (tickets, result) in lock(&self.done).drain(..) {
-                engine.release(&tickets, &result);
+            let done = std::mem::take(&mut *lock(&self.done));
+            if !done.is_empty() {
+                done.iter().for_each(|(tickets, result)| engine.release(tickets, result));
+                // Before they are no longer counted as under way, and before the next commit.
+                let _ = engine.finish();
             }
             *lock(&self.counters) = engine.counters();
             engine.tell_mailed();

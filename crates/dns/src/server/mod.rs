@@ -34,7 +34,7 @@ pub use workers::{WorkerSlot, Workers};
 
 use crate::chain::Chain;
 use crate::learn::Learn;
-use crew::Crew;
+use crew::{Crew, Passed};
 use encrypted::Encrypted;
 use engine::{Engine, LoopSockets, gathered};
 use looped::{Change, LoopState};
@@ -44,8 +44,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long what is under way has when a server retires.
-const RETIREMENT: Duration = Duration::from_secs(1);
+/// How long a change of settings is waited for.
+const CHANGE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -61,6 +61,23 @@ pub enum ServerError {
     AsksItself(SocketAddr),
     #[error("cannot start the DNS server")]
     Start(#[source] io::Error),
+}
+
+/// What a server that has ended leaves to the next one.
+#[derive(Default, Debug)]
+pub struct Left {
+    pub sockets: Vec<(Sockets, Listen)>,
+    /// Questions that came by UDP and are not answered. Connections end with the server, which tells their clients.
+    pub questions: Vec<Unanswered>,
+}
+
+/// A question that came by UDP and is not answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unanswered {
+    /// Where it came in.
+    pub at: SocketAddr,
+    pub from: SocketAddr,
+    pub query: Vec<u8>,
 }
 
 /// A server that runs until it is dropped.
@@ -144,12 +161,12 @@ where
         self.loops.iter().map(|one| one.turns()).collect()
     }
 
-    /// Stops taking questions, finishes what is under way, for a second at most, and gives the sockets
-    /// back. What comes meanwhile waits in them for whoever serves next.
-    pub fn retire(mut self) -> Vec<(Sockets, Listen)> {
+    /// Stops taking questions, finishes what is under way, for so long at most, and gives back what it leaves to the
+    /// next server: the sockets, in which new questions wait meanwhile, and the questions that are still under way.
+    pub fn retire(mut self, patience: Duration) -> Left {
         self.encrypted.retire();
         self.loops.iter().for_each(|one| one.retire());
-        let until = Instant::now() + RETIREMENT;
+        let until = Instant::now() + patience;
         // In this order: a question that was passed to another loop is counted there before it is no longer on its way.
         let is_done =
             || self.loops.iter().all(|one| one.is_deaf()) && self.crew.is_at_rest() && self.counters().under_way == 0;
@@ -159,7 +176,17 @@ where
             std::thread::sleep(Duration::from_millis(1));
         }
         self.stop();
-        gathered(self.loops.iter().flat_map(|one| one.take_sockets()).collect())
+        let (parts, questions): (Vec<_>, Vec<_>) = self.loops.iter().map(|one| one.leave()).unzip();
+        Left { sockets: gathered(parts.into_iter().flatten().collect()), questions: questions.concat() }
+    }
+
+    /// Takes questions that an earlier server has left. Those of clients that may no longer ask are counted, and meet
+    /// silence. Gives how many found no room.
+    pub fn take_over(&self, questions: &[Unanswered]) -> usize {
+        let found_room = |one: &&Unanswered| {
+            self.crew.submit(&Passed { at: one.at, from: one.from, query: &one.query, origin: None })
+        };
+        questions.len() - questions.iter().filter(found_room).count()
     }
 
     /// Goes on with other settings and by another chain; where it listens stays. What is asked from now on
@@ -218,7 +245,7 @@ where
         sockets: Option<Vec<Vec<(LoopSockets, Listen)>>>,
     ) {
         self.begin_change(settings, chain, sockets);
-        let until = Instant::now() + RETIREMENT;
+        let until = Instant::now() + CHANGE;
         while !self.loops.iter().all(|one| one.has_changed()) && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(100));
         }

@@ -165,7 +165,7 @@ fn answers_that_are_under_way_go_out_when_a_server_retires() {
         let mut dot = encrypted.dot();
         dot.send(&query(1, "a.example"));
         eventually(|| upstream.asked() == 1);
-        encrypted.server.retire();
+        encrypted.server.retire(Duration::from_secs(1));
         assert!(dot.receive().is_some());
         assert!(dot.is_ended());
     });

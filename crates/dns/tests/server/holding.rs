@@ -12,11 +12,13 @@ use std::time::Duration;
 /// Opens addresses of names that begin with `l`, in as much time as is set or not before it may; those of names with
 /// `r` are open already, and are kept open longer.
 #[derive(Default)]
-struct Slow {
+pub(crate) struct Slow {
     takes: AtomicU64,
     waits: AtomicBool,
     fails: AtomicBool,
-    open: Mutex<HashSet<IpAddr>>,
+    /// Whether another thread of the process has what a commit needs.
+    pub(crate) busy: AtomicBool,
+    pub(crate) open: Mutex<HashSet<IpAddr>>,
     commits: AtomicUsize,
 }
 
@@ -46,6 +48,10 @@ impl Learn for Slow {
         self.commits.fetch_add(1, Ordering::SeqCst);
         self.open.lock().unwrap().extend(batch.drain(..));
         Ok(())
+    }
+
+    fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::SeqCst)
     }
 }
 

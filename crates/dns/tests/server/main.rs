@@ -13,5 +13,6 @@ mod replaced;
 mod spoofing;
 #[path = "../support/stub.rs"]
 mod stub;
+mod takeover;
 mod tcp;
 mod turns;

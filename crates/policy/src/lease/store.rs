@@ -11,7 +11,7 @@ use super::revise::{Carried, Plan, Revision, Rules};
 use super::survey::Survey;
 use super::{Before, Instant, Lease, LeaseTable};
 use crate::domain::RulePattern;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -37,8 +37,9 @@ pub struct LeaseStore {
     table: LeaseTable,
     /// What is under way, in order.
     journal: Vec<Step>,
-    /// The addresses of the grant under way.
-    unacknowledged: HashSet<IpAddr>,
+    /// The addresses of the grant under way, and until when all leases there that it renews were open before it; None
+    /// if one of them is new.
+    unacknowledged: HashMap<IpAddr, Option<Instant>>,
     /// What has been carried over, and what is on its way.
     carried: [Option<Carried>; 2],
     evicted: Evicted,
@@ -64,9 +65,14 @@ impl LeaseStore {
         &self.table
     }
 
-    /// True if the data plane has acknowledged the lease until then at least, and it counts as the asking client's.
+    /// True if the data plane has acknowledged the lease until then at least, and it counts as the asking client's. While
+    /// a lease is renewed it is open until it would have ended without that.
     pub fn is_open(&self, lease: &Lease, until: Instant) -> bool {
-        !self.unacknowledged.contains(&lease.address) && self.table.has(lease, until)
+        let is_acknowledged = match self.unacknowledged.get(&lease.address) {
+            None => true,
+            Some(before) => before.is_some_and(|before| before >= until),
+        };
+        is_acknowledged && self.table.has(lease, until)
     }
 
     /// Enters leases that have not expired. They count as open once they are acknowledged.
@@ -83,8 +89,9 @@ impl LeaseStore {
     fn enter(&mut self, lease: &Lease, change: &mut LeaseChange) {
         let before = self.table.before(lease);
         change.opened.push(Opened { lease: lease.clone(), before: before.longest });
+        let open = self.unacknowledged.entry(lease.address).or_insert(before.expiry);
+        *open = (*open).min(before.expiry);
         self.journal.push(Step::Granted(lease.clone(), before));
-        self.unacknowledged.insert(lease.address);
         let evicted = self.table.grant(lease.clone());
         self.evicted.extend(&evicted);
         change.evicted.extend(evicted);
@@ -229,6 +236,33 @@ mod tests {
         assert!(store.is_open(&first, at(110)) && !store.is_open(&first, at(111)));
         store.grant(std::slice::from_ref(&other), NOW);
         assert!(!store.is_open(&other, NOW));
+    }
+
+    /// Answers with an address whose lease is renewed at this moment need not be held for that.
+    #[test]
+    fn s6_7_a_lease_that_is_renewed_stays_open_meanwhile() {
+        let mut store = LeaseStore::default();
+        let (first, other) = (lease("a.example.com", 1, 110), lease("b.example.com", 1, 130));
+        store.grant(std::slice::from_ref(&first), NOW);
+        store.acknowledge();
+        let renewed = lease("a.example.com", 1, 120);
+        store.grant(std::slice::from_ref(&renewed), NOW);
+        assert!(store.is_open(&renewed, at(110)), "the data plane has it until then");
+        assert!(!store.is_open(&renewed, at(111)));
+        // The same grant once more has the end that nothing has acknowledged.
+        store.take_back();
+        store.grant(&[renewed.clone(), lease("a.example.com", 1, 140)], NOW);
+        assert!(store.is_open(&renewed, at(110)) && !store.is_open(&renewed, at(111)));
+        // Another name at the address, which is new, is open for nobody.
+        store.take_back();
+        for grant in [[renewed.clone(), other.clone()], [other.clone(), renewed.clone()]] {
+            store.grant(&grant, NOW);
+            assert!(!store.is_open(&other, NOW), "nothing has acknowledged it");
+            store.take_back();
+        }
+        store.grant(&[renewed.clone(), other.clone()], NOW);
+        store.acknowledge();
+        assert!(store.is_open(&renewed, at(120)) && store.is_open(&other, at(130)));
     }
 
     #[test]

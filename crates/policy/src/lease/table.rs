@@ -60,7 +60,8 @@ pub struct Evictions {
 /// What there was before a grant.
 #[derive(Clone, Debug)]
 pub(super) struct Before {
-    expiry: Option<Instant>,
+    /// When the lease was to end; None if it was not there.
+    pub(super) expiry: Option<Instant>,
     /// Until when the pattern opened the address, by whichever name.
     pub(super) longest: Option<Instant>,
 }

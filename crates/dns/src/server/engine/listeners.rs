@@ -3,8 +3,11 @@
 
 use super::{Engine, Token, event};
 use crate::learn::Learn;
+use crate::server::Unanswered;
+use crate::server::crew::Passed;
 use crate::server::datagrams::{self, Inbox};
 use crate::server::outbox::Outbox;
+use crate::server::pending::{Client, Pending};
 use crate::server::settings::Listen;
 use crate::server::tcp::ConnectionOwner;
 use nix::sys::epoll::{Epoll, EpollFlags};
@@ -233,6 +236,26 @@ impl<L: Learn> Engine<L> {
             Some((LoopSockets { udp: udp?, tcp, only_sends }, Listen { address, meant, is_open }))
         });
         sockets.collect()
+    }
+}
+
+impl<L: Learn> Engine<L> {
+    /// The questions that are under way and that another server can answer in our place.
+    pub(in crate::server) fn unanswered(&mut self) -> Vec<Unanswered> {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.crew.take(&mut mail);
+        let passed = mail.iter().filter(|passed| passed.origin.is_none());
+        let mut questions: Vec<Unanswered> =
+            passed.map(|Passed { at, from, query, .. }| Unanswered { at, from, query: query.to_vec() }).collect();
+        let question = |pending: &Pending| match pending.client {
+            Client::Udp { listener, from } => {
+                let at = self.listeners.get(listener)?.address;
+                Some(Unanswered { at, from, query: pending.query.clone() })
+            }
+            Client::Tcp { .. } | Client::Encrypted { .. } | Client::Probe | Client::Renewal { .. } => None,
+        };
+        questions.extend(self.pending.iter().filter_map(question));
+        questions
     }
 }
 

@@ -63,7 +63,8 @@ impl<L: Learn> Engine<L> {
                 continue;
             }
             let listener = self.listeners.iter().position(|one| one.address == at && one.can_send());
-            if let Some(listener) = listener {
+            // Questions of an earlier server were asked under its rules.
+            if let Some(listener) = listener.filter(|&listener| self.is_welcome(listener, from)) {
                 taken = taken.and_then(|()| self.take_query(Client::Udp { listener, from }, query));
             }
         }

@@ -34,6 +34,8 @@ use tracing::{error, info, warn};
 const TICK: Duration = Duration::from_millis(250);
 /// How long an address is waited for that was left a moment ago.
 const LEAVING: Duration = Duration::from_secs(2);
+/// How long questions that are under way have when it ends.
+const RETIREMENT: Duration = Duration::from_secs(1);
 /// How long a start or a reload waits for policy zones of servers.
 const POLICY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a start waits for the pods of a cluster.
@@ -289,7 +291,7 @@ impl Running {
                 break;
             }
         }
-        self.server.retire();
+        self.server.retire(RETIREMENT);
     }
 }
 
