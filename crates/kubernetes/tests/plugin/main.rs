@@ -1,5 +1,5 @@
 //! Namewall beside another writer of the same DNSNameResolvers, at a real API server. The other one is a stand-in for
-//! OpenShift's plugin and operator (`peer`): the plugin itself cannot be built from the Go module proxy.
+//! OpenShift's plugin and operator (`peer`): the plugin itself is not in the Go module proxy.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
