@@ -109,6 +109,8 @@ pub struct Agent<'a, S, D: Dataplane> {
     silent_upstreams: SilentUpstreams,
     /// The file in which leases are stored.
     history: Option<PathBuf>,
+    /// Why names cannot be shared now, as it was logged.
+    blocked: Option<String>,
     /// Stores what is known of leases.
     keeper: Option<Keeper>,
     clock: Arc<dyn Clock>,
@@ -195,6 +197,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             retry,
             silent_upstreams: SilentUpstreams::default(),
             history: start.history,
+            blocked: None,
             keeper,
             clock,
             health,
@@ -405,7 +408,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
     /// Tells users and the log what happened since the last event.
     fn report(&mut self) {
         let is_lasting = self.retry.failing_for(self.clock.now()).is_some_and(|time| time >= WARN_AFTER);
-        let (node, error, runtime, dns, tampering) = {
+        let (node, error, runtime, dns, tampering, sharing) = {
             let mut state = lock(&self.state);
             state.trouble = self.source.trouble();
             state.storage = self.source.storage();
@@ -425,15 +428,27 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             let dns = state.findings.iter().find(|finding| finding.code == "no-dns-service");
             let dns = dns.map(|finding| finding.message.clone());
             let error = lasting.or_else(|| about_kept(&state.kept));
-            (state.node_name.clone(), error, runtime, dns, state.tampering())
+            let sharing = state.publisher.as_ref().and_then(|publisher| publisher.blocked());
+            (state.node_name.clone(), error, runtime, dns, state.tampering(), sharing)
         };
+        self.log_sharing(sharing.as_deref());
         self.publish();
         if let Some(node) = node {
             self.source.warn_users(&node, NodeTopic::Enforcement, error.as_deref());
             self.source.warn_users(&node, NodeTopic::Runtime, runtime.as_deref());
             self.source.warn_users(&node, NodeTopic::Dns, dns.as_deref());
             self.source.warn_users(&node, NodeTopic::Tampering, tampering.as_deref());
+            self.source.warn_users(&node, NodeTopic::Sharing, sharing.as_deref());
         }
+    }
+
+    fn log_sharing(&mut self, blocked: Option<&str>) {
+        match (self.blocked.is_some(), blocked) {
+            (false, Some(why)) => warn!("names are not shared with other nodes: {why}"),
+            (true, None) => info!("names are shared with other nodes again"),
+            _ => {}
+        }
+        self.blocked = blocked.map(str::to_owned);
     }
 
     /// Tells the other nodes of this one, if the source can. Until they have its addresses it is not ready.

@@ -86,6 +86,8 @@ pub struct Controller {
     /// When an answer last replaced all addresses of a denied name.
     answered: BTreeMap<String, Timestamp>,
     counts: Counts,
+    /// Why names cannot be written now, as it was logged.
+    blocked: Option<String>,
     /// True if the objects may differ from what is wanted. `again` is when to retry after a failure.
     is_dirty: bool,
     again: Option<Instant>,
@@ -126,6 +128,7 @@ impl Controller {
             denied: BTreeSet::new(),
             answered: BTreeMap::new(),
             counts: Counts::default(),
+            blocked: None,
             is_dirty: true,
             again: None,
             led: false,
@@ -172,6 +175,17 @@ impl Controller {
         for key in self.schedule.take_prunes(wall) {
             self.publisher.prune(&key, self.denied_names(&key));
         }
+        self.log_blocked();
+    }
+
+    fn log_blocked(&mut self) {
+        let blocked = self.publisher.blocked();
+        match (self.blocked.is_some(), &blocked) {
+            (false, Some(why)) => error!("what was looked up does not reach the nodes: {why}"),
+            (true, None) => info!("what was looked up reaches the nodes again"),
+            _ => {}
+        }
+        self.blocked = blocked;
     }
 
     fn now(&self) -> Instant {

@@ -38,6 +38,8 @@ pub enum NodeTopic {
     Dns,
     /// Whether somebody has changed namewall's tables inside a pod's network namespace.
     Tampering,
+    /// Whether what the node learns of names can be written for other nodes.
+    Sharing,
 }
 
 impl NodeTopic {
@@ -65,6 +67,11 @@ impl NodeTopic {
                 );
                 ("NamewallTampered", message)
             }
+            (Self::Sharing, Some(error)) => {
+                let message = format!("Names that pods of this node look up are not shared with other nodes: {error}");
+                ("NamewallNotSharing", message)
+            }
+            (Self::Sharing, None) => ("NamewallSharing", "Names are shared with other nodes again".to_owned()),
             (Self::Tampering, None) => {
                 ("NamewallNotTampered", "Nobody has changed namewall's tables inside pods since".to_owned())
             }

@@ -46,11 +46,17 @@ const SHARED_EVICTED: Metric = Metric::counter(
     "namewall_shared_evicted_total",
     "Addresses that were removed from a DNSNameResolver because it was full.",
 );
+const SHARED_WAITING: Metric = Metric::gauge(
+    "namewall_shared_waiting",
+    "Results of lookups that are not written yet. More than a few for long: the API server refuses them, or does not \
+     answer.",
+);
 
 /// Of a connection and a watch.
 pub const WATCH_METRICS: &[&Metric] = &[&API_REQUESTS, &WATCH_OBJECTS, &WATCH_AGE, &WATCH_FAILURES, &WATCH_FAILING];
 /// Of a publisher.
-pub const SHARED_METRICS: &[&Metric] = &[&SHARED_LOOKUPS, &SHARED_CONFLICTS, &SHARED_LATE, &SHARED_EVICTED];
+pub const SHARED_METRICS: &[&Metric] =
+    &[&SHARED_LOOKUPS, &SHARED_CONFLICTS, &SHARED_LATE, &SHARED_EVICTED, &SHARED_WAITING];
 
 /// Counts requests to the API server.
 #[derive(Debug, Default)]
@@ -95,7 +101,7 @@ impl Export for WatchMetrics {
 
 impl Export for Published {
     fn export(&self, to: &mut Exposition<'_>) -> fmt::Result {
-        let Self { written, conflicts, failed, left_out, late, refused, evicted } = *self;
+        let Self { written, conflicts, failed, left_out, late, refused, evicted, waiting } = *self;
         let mut lookups = to.family(&SHARED_LOOKUPS)?;
         lookups.sample(&["written"], written)?;
         lookups.sample(&["failed"], failed)?;
@@ -103,7 +109,8 @@ impl Export for Published {
         lookups.sample(&["refused"], refused)?;
         to.value(&SHARED_CONFLICTS, conflicts)?;
         to.value(&SHARED_LATE, late)?;
-        to.value(&SHARED_EVICTED, evicted)
+        to.value(&SHARED_EVICTED, evicted)?;
+        to.value(&SHARED_WAITING, waiting)
     }
 }
 

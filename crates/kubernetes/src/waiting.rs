@@ -69,8 +69,12 @@ impl Waiting {
         self.changed.notify_all();
     }
 
+    pub(crate) fn count(&self) -> u64 {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) == 0
+        self.count() == 0
     }
 
     /// Waits until nothing does. False if that takes longer than this.

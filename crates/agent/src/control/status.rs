@@ -31,10 +31,12 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
         "names": names(state),
         "unresolvedNames": state.unresolved,
         "shared": state.publisher.as_ref().map(|publisher| {
-            let Published { written, conflicts, failed, left_out, late, refused, evicted } = publisher.counts();
+            let counts = publisher.counts();
+            let Published { written, conflicts, failed, left_out, late, refused, evicted, waiting } = counts;
             json!({
                 "written": written, "conflicts": conflicts, "failed": failed, "leftOut": left_out, "late": late,
-                "refused": refused, "evicted": evicted, "lastTrouble": publisher.trouble(),
+                "refused": refused, "evicted": evicted, "waiting": waiting, "blocked": publisher.blocked(),
+                "lastTrouble": publisher.trouble(),
             })
         }),
         "cuts": {

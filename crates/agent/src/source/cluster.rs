@@ -81,6 +81,7 @@ pub struct ClusterSource {
     runtime_warning: Warning,
     dns_warning: Warning,
     tampering_warning: Warning,
+    sharing_warning: Warning,
     stand_in: StandIn,
 }
 
@@ -115,6 +116,7 @@ impl ClusterSource {
             runtime_warning: Warning::default(),
             dns_warning: Warning::default(),
             tampering_warning: Warning::default(),
+            sharing_warning: Warning::default(),
         }
     }
 
@@ -270,6 +272,7 @@ impl Source for ClusterSource {
             NodeTopic::Runtime => &mut self.runtime_warning,
             NodeTopic::Dns => &mut self.dns_warning,
             NodeTopic::Tampering => &mut self.tampering_warning,
+            NodeTopic::Sharing => &mut self.sharing_warning,
         };
         // Nobody can be told while the server is away.
         if !warning.is_due(error, now) || !self.watch.trouble().is_empty() {

@@ -95,7 +95,7 @@ struct DnsName(
     #[schemars(
         length(max = 255),
         regex(
-            pattern = r"^(\*\.)?([A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?\.?$"
+            pattern = r"^(\*\.)?([A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?\.)+[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?\.?$"
         ),
         // An address is no name.
         extend("not" = {"pattern": r"^(\*\*?\.)?([0-9]+\.){3}[0-9]+\.?$"})
@@ -167,11 +167,12 @@ fn destination(scope: &mut Scope<'_>, to: &Destination, path: &str) -> Option<Pe
             let refusal = published_names::refusal(name, Schema::EgressFirewall);
             published_names::warn(scope, name, refusal, &path);
             if !pattern.domain().as_str().contains('.') {
+                // OVN-Kubernetes refuses it too. No DNSNameResolver can hold it, so nodes could not share its addresses.
                 let message = format!(
-                    "OVN-Kubernetes refuses `{name}`: two labels are needed, behind `*.` too. Here it counts, but no \
-                     DNSNameResolver can hold it: the controller does not look it up, and nodes do not share it"
+                    "`{name}` is not accepted; a name has two labels at least, as in `example.com` and `*.example.com`"
                 );
-                scope.warning("single-label", &path, message);
+                scope.error("single-label", &path, message);
+                return None;
             }
             Some(Peer::Domain(pattern))
         }

@@ -47,6 +47,26 @@ fn s8_1_to_a_name() {
     ]);
 }
 
+/// OVN-Kubernetes refuses such a name, and no DNSNameResolver can hold it: its addresses could not be shared (S8.7).
+#[test]
+fn s8_1_a_name_of_a_single_label_is_refused_and_fails_closed() {
+    for name in ["com", "com.", "'*.com'"] {
+        let allowed = ef(&format!("{{type: Allow, to: {{dnsName: {name}}}}}, {DENY_ALL}"));
+        assert!(messages(&allowed).contains("error[single-label]"), "{name}: {}", messages(&allowed));
+        let cluster = Cluster::read(world() + &allowed, &Default::default());
+        let deny = "deny by EgressFirewall/shop/default";
+        cluster
+            .lease("com", "203.0.113.9")
+            .lease("a.com", "203.0.113.9")
+            .check(&[&format!("shop/web -> 203.0.113.9:443/TCP: {deny}")]);
+        let denied = ef(&format!("{{type: Deny, to: {{dnsName: {name}}}}}"));
+        check(world() + &denied, &[&format!("shop/web -> 203.0.113.10:443/TCP: {deny}")]);
+    }
+    // A wildcard over another public suffix is legal (S5.3).
+    let read = messages(ef(&format!("{{type: Allow, to: {{dnsName: '*.co.uk'}}}}, {DENY_ALL}")));
+    assert!(!read.contains("error["), "{read}");
+}
+
 #[test]
 fn s8_1_to_nodes() {
     let published =

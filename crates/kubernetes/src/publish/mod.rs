@@ -10,6 +10,7 @@
 //! While the API server is away results wait, and are written with the TTL that is
 //! left, or not at all. A name that the API server refuses does not block others.
 
+mod blocked;
 mod noted;
 mod parts;
 mod slow;
@@ -22,6 +23,7 @@ pub use noted::Outcome;
 use crate::environment::Environment;
 use crate::waiting::Waiting;
 use crate::watch::Shared;
+use blocked::BlockedObjects;
 use namewall_cluster::Key;
 use namewall_cluster::kinds::dns_name_resolver::Status;
 use namewall_cluster::resolver::{DeniedNames, Lookup, Resolver, Settings, is_storable};
@@ -49,6 +51,8 @@ pub struct Published {
     pub refused: u64,
     /// Addresses that a full object gave up (S8.6).
     pub evicted: u64,
+    /// Results that are not written yet.
+    pub waiting: u64,
 }
 
 #[derive(Debug, Default)]
@@ -80,6 +84,7 @@ struct Progress {
     waiting: Waiting,
     counts: Counts,
     trouble: LastTrouble,
+    blocked: BlockedObjects,
     slow: Slow,
 }
 
@@ -197,6 +202,11 @@ impl Publisher {
         self.progress.trouble.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What has been in the way of writes for some seconds, and still is: they are tried again.
+    pub fn blocked(&self) -> Option<String> {
+        self.progress.blocked.lasting(self.environment.clock.now())
+    }
+
     pub fn counts(&self) -> Published {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let Counts { written, conflicts, failed, left_out, late, refused, evicted } = &self.progress.counts;
@@ -208,6 +218,7 @@ impl Publisher {
             late: read(late),
             refused: read(refused),
             evicted: read(evicted),
+            waiting: self.progress.waiting.count(),
         }
     }
 }

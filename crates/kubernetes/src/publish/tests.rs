@@ -124,12 +124,44 @@ fn it_backs_off_from_a_server_that_refuses_and_gives_up_when_the_addresses_are_o
     let later = world.writes();
     assert!((15..=31).contains(&later), "{later} tries in half a minute");
     assert!(world.simulation.run_until(60 * SECOND, || writer.publisher.is_finished()));
-    // What is over needs no write, and counts as done.
-    assert_eq!(writer.publisher.counts(), Published { written: 1, ..Published::default() });
+    // What is over needs no write. No other node has heard of it.
+    assert_eq!(writer.publisher.counts(), Published { failed: 1, ..Published::default() });
+    assert!(writer.publisher.trouble().is_some_and(|trouble| trouble.contains("overloaded")));
     assert_eq!(world.names().len(), 0);
     world.server.take_requests();
     world.simulation.run_for(60 * SECOND);
     assert_eq!(world.writes(), 0);
+}
+
+/// A role that lacks a right, a quota, a webhook that is away: the same error again and again, for as long as the TTL.
+#[test]
+fn s8_6_what_is_in_the_way_of_writes_is_known_long_before_the_addresses_are_over() {
+    for error in [
+        ApiError::Refused { code: 403, message: "forbidden".to_owned() },
+        ApiError::Refused { code: 429, message: "throttled".to_owned() },
+        ApiError::Unreachable("connection refused".to_owned()),
+    ] {
+        let mut world = World::new(1);
+        let writer = world.writer(0);
+        let text = error.to_string();
+        let is_away = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let refuses = is_away.clone();
+        world.server.refuse(move |request: &Request| {
+            let is_write = matches!(request.verb, Verb::ReplaceStatus(_));
+            (is_write && refuses.load(Ordering::Relaxed)).then(|| error.clone())
+        });
+        writer.publisher.note("a.example.com.", &found(1, 3_600));
+        world.simulation.run_for(2 * SECOND);
+        assert_eq!(writer.publisher.blocked(), None, "it may pass");
+        world.simulation.run_for(8 * SECOND);
+        let told = writer.publisher.blocked().expect("it lasts");
+        assert!(told.contains("wildcard") && told.contains(&text), "{told}");
+        assert_eq!(writer.publisher.counts().waiting, 1);
+        is_away.store(false, Ordering::Relaxed);
+        assert!(world.simulation.run_until(10 * SECOND, || writer.publisher.is_finished()));
+        assert_eq!(writer.publisher.blocked(), None, "{text}");
+        assert_eq!(writer.publisher.counts(), Published { written: 1, ..Published::default() });
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! written, writes all of it at once, and takes the next.
 
 use super::Progress;
-use super::noted::{Batch, Noted};
+use super::noted::{Batch, Noted, Outcome};
 use crate::api::{ApiError, CONFLICT, NOT_FOUND, Resource, Verb};
 use crate::clocks::{Came, Seen};
 use crate::environment::{Environment, Remote};
@@ -42,6 +42,14 @@ struct Object {
     batch: Batch,
     /// As it was last written, which may not have been heard of yet.
     held: Option<Held>,
+}
+
+/// What became of a write.
+struct Written {
+    /// How often somebody else came first.
+    conflicts: u64,
+    /// Why it had to be tried again, other than for a conflict.
+    late: Option<ApiError>,
 }
 
 /// What a writer does next.
@@ -135,40 +143,53 @@ impl Writer {
         }
     }
 
-    fn count(&self, key: &Key, batch: &Batch, written: Result<u64, ApiError>) {
+    fn count(&self, key: &Key, batch: &Batch, done: Result<Written, ApiError>) {
         let (count, counts) = (noted_count(batch), &self.progress.counts);
-        match written {
-            Ok(conflicts) => {
-                counts.written.fetch_add(count, Ordering::Relaxed);
+        self.progress.blocked.remove(key);
+        let (failed, error) = match done {
+            Ok(Written { conflicts, late }) => {
                 counts.conflicts.fetch_add(conflicts, Ordering::Relaxed);
+                late.map_or((0, None), |error| (self.over(batch), Some(error)))
             }
-            Err(error) => {
-                counts.failed.fetch_add(count, Ordering::Relaxed);
-                let name = batch.keys().next().map_or("", String::as_str);
-                self.progress.trouble.put(format!("DNSNameResolver {}, {name}: {error}", key.name));
-            }
+            Err(error) => (count, Some(error)),
+        };
+        counts.written.fetch_add(count - failed, Ordering::Relaxed);
+        counts.failed.fetch_add(failed, Ordering::Relaxed);
+        if let Some(error) = error.filter(|_| failed > 0) {
+            let name = batch.keys().next().map_or("", String::as_str);
+            self.progress.trouble.put(format!("DNSNameResolver {}, {name}: {error}", key.name));
         }
     }
 
-    /// Changes the status of the object, as it is when it is written. Gives how often somebody else came first.
-    async fn update(&self, key: &Key, batch: &Batch, held: &mut Option<Held>) -> Result<u64, ApiError> {
+    /// How many of the addresses that were found are over: nobody has heard of them.
+    fn over(&self, batch: &Batch) -> u64 {
+        let now = self.environment.clock.now();
+        let is_over = |noted: &&Noted| matches!(noted.outcome, Outcome::Found(_)) && noted.until(self.settings) <= now;
+        batch.values().flatten().filter(is_over).count() as u64
+    }
+
+    /// Changes the status of the object, as it is when it is written.
+    async fn update(&self, key: &Key, batch: &Batch, held: &mut Option<Held>) -> Result<Written, ApiError> {
         let Environment { clock, random, tasks, .. } = &self.environment;
         let until = batch.values().flatten().map(|noted| noted.until(self.settings)).max();
-        let (mut conflicts, mut pause) = (0, TRY_AGAIN);
+        let (mut conflicts, mut pause, mut late) = (0, TRY_AGAIN, None);
         loop {
             let error = match self.try_update(key, batch, held.take()).await {
                 Ok(next) => {
                     *held = Some(next);
-                    return Ok(conflicts);
+                    return Ok(Written { conflicts, late });
                 }
                 Err(error) => error,
             };
             match error.code() {
                 // The object was deleted: no policy has the name any more.
-                Some(NOT_FOUND) => return Ok(conflicts),
+                Some(NOT_FOUND) => return Ok(Written { conflicts, late: None }),
                 Some(CONFLICT) => conflicts += 1,
                 _ if error.is_permanent() => return Err(error),
-                _ => {}
+                _ => {
+                    self.progress.blocked.put(key, error.to_string(), clock.now());
+                    late = Some(error.clone());
+                }
             }
             if until.is_none_or(|until| clock.now() > until) {
                 return Err(error);

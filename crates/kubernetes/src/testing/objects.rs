@@ -7,7 +7,7 @@
 use crate::api::{ApiError, Applied, CONFLICT, Listed, NOT_FOUND, Request, Resource, Verb, WatchEvent};
 use namewall_cluster::Key;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The object is not one that the server takes.
 const INVALID: u16 = 422;
@@ -15,7 +15,8 @@ const INVALID: u16 = 422;
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     all: BTreeMap<ObjectPlace, Value>,
-    history: Vec<Change>,
+    /// By group and plural: a watch looks at its kind alone, however much has happened to others.
+    history: HashMap<(&'static str, &'static str), Vec<Change>>,
     revision: u64,
     /// What happened up to here can no longer be watched.
     pub(super) forgotten: u64,
@@ -27,7 +28,6 @@ type ObjectPlace = (&'static str, &'static str, Key);
 #[derive(Debug)]
 struct Change {
     revision: u64,
-    resource: Resource,
     event: WatchEvent,
 }
 
@@ -59,10 +59,9 @@ impl Objects {
 
     /// What changed first after a revision, and in which.
     pub(super) fn after(&self, resource: Resource, revision: u64) -> Option<(u64, WatchEvent)> {
-        let mut later = self.history.iter().skip_while(|change| change.revision <= revision);
-        let is_it =
-            |change: &&Change| (change.resource.group, change.resource.plural) == (resource.group, resource.plural);
-        later.find(is_it).map(|change| (change.revision, change.event.clone()))
+        let history = self.history.get(&(resource.group, resource.plural))?;
+        let next = history.get(history.partition_point(|change| change.revision <= revision))?;
+        Some((next.revision, next.event.clone()))
     }
 
     pub(super) fn answer(&mut self, request: &Request) -> Result<Value, ApiError> {
@@ -145,7 +144,8 @@ impl Objects {
     fn remember(&mut self, resource: Resource, event: fn(Value) -> WatchEvent, mut object: Value) -> Value {
         self.revision += 1;
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
-        self.history.push(Change { revision: self.revision, resource, event: event(object.clone()) });
+        let history = self.history.entry((resource.group, resource.plural)).or_default();
+        history.push(Change { revision: self.revision, event: event(object.clone()) });
         object
     }
 }

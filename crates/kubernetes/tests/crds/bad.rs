@@ -163,6 +163,8 @@ fn egress_firewalls() -> Vec<Case> {
             "protocol: Required value",
         ),
         ("two stars", efw("{type: Allow, to: {dnsName: '**.example.com'}}"), "should match"),
+        ("a single label", efw("{type: Allow, to: {dnsName: com}}"), "should match"),
+        ("a star over a single label", efw("{type: Allow, to: {dnsName: '*.com'}}"), "should match"),
         ("a star inside", efw("{type: Allow, to: {dnsName: 'a.*.com'}}"), "should match"),
     ]
 }

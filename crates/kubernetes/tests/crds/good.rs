@@ -32,7 +32,7 @@ pub(crate) const GOOD: &[(&str, &str, &str)] = &[
   egress:
     - {type: Allow, to: {dnsName: www.Example.com}}
     - {type: Allow, to: {dnsName: '*.example.com.'}, ports: [{protocol: TCP, port: 443}, {protocol: SCTP, port: 1}]}
-    - {type: Allow, to: {dnsName: '*.com'}}
+    - {type: Allow, to: {dnsName: '*.co.uk'}}
     - {type: Deny, to: {nodeSelector: {matchExpressions: [{key: pool, operator: Exists}]}}}
     - {type: Deny, to: {cidrSelector: 0.0.0.0/0}}
     - {type: Deny, to: {cidrSelector: '::/0'}, ports: []}

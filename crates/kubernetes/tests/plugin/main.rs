@@ -1,5 +1,5 @@
 //! Namewall beside another writer of the same DNSNameResolvers, at a real API server. The other one is a stand-in for
-//! OpenShift's plugin and operator (`peer`): the plugin itself cannot be built from the Go module proxy.
+//! OpenShift's plugin and operator (`peer`): the plugin itself is not in the Go module proxy.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,7 +12,7 @@ use namewall_cluster::resolver::{DeniedNames, Settings, object_name};
 use namewall_kubernetes::crds::{definitions, to_yaml};
 use namewall_kubernetes::{Connection, Outcome, Publisher, Target, Watch};
 use namewall_testbed::ControlPlane;
-use peer::{Answer, NAMESPACE, Peer, answer};
+use peer::{Answer, NAMESPACE, Peer, Release, answer};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ struct Both {
 
 impl Both {
     /// One object that namewall has made, and one as OVN-Kubernetes makes it.
-    fn start() -> Self {
+    fn start(release: Release) -> Self {
         let plane = ControlPlane::start().unwrap();
         plane.apply(&to_yaml(&definitions()).unwrap()).unwrap();
         plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]).unwrap();
@@ -54,7 +54,7 @@ impl Both {
         let watch = Watch::start(&connection, Component::Agent);
         watch.wait_until_known(TEST_TIMEOUT).unwrap();
         let publisher = watch.publisher(Settings::default());
-        let peer = Peer::start(&plane.kubeconfig());
+        let peer = Peer::start(&plane.kubeconfig(), release);
         Self { plane, watch, publisher, peer, wildcard, regular }
     }
 
@@ -110,7 +110,11 @@ fn addresses_of(names: &[Value], name: &str) -> Vec<String> {
 /// Both look up names of their own, and the same names with different answers, at the same time.
 #[test]
 fn s8_2_both_write_the_same_objects_and_lose_nothing() {
-    let mut both = Both::start();
+    [Release::Old, Release::New].into_iter().for_each(both_write_the_same_objects);
+}
+
+fn both_write_the_same_objects(release: Release) {
+    let mut both = Both::start(release);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in 0..COUNT {
@@ -159,7 +163,11 @@ fn s8_2_both_write_the_same_objects_and_lose_nothing() {
 /// The plugin takes the first entry of a wildcard's object for the wildcard's own.
 #[test]
 fn s8_3_the_entry_of_the_wildcard_is_first_whoever_writes_it() {
-    let both = Both::start();
+    [Release::Old, Release::New].into_iter().for_each(the_entry_of_the_wildcard_is_first);
+}
+
+fn the_entry_of_the_wildcard_is_first(release: Release) {
+    let both = Both::start(release);
     let (wildcard, ours) = (&both.wildcard, found(1, 300));
     both.peer_finds(wildcard, "a.example.com.", &answer(&[("198.51.100.1", 300)]));
     both.settle();
@@ -180,7 +188,7 @@ fn s8_3_the_entry_of_the_wildcard_is_first_whoever_writes_it() {
 /// Failures count on, whoever sees them; a success of either sets them back.
 #[test]
 fn s8_4_failures_of_both_count_together() {
-    let both = Both::start();
+    let both = Both::start(Release::New);
     let (regular, start) = (&both.regular, Timestamp::now());
     both.peer_finds(regular, REGULAR, &answer(&[("198.51.100.1", 1)]));
     both.settle();
@@ -203,7 +211,7 @@ fn s8_4_failures_of_both_count_together() {
 /// The operator leaves names without addresses behind. Namewall writes to them, and takes out what is left.
 #[test]
 fn names_that_the_operator_has_emptied_are_filled_or_removed() {
-    let both = Both::start();
+    let both = Both::start(Release::New);
     let wildcard = &both.wildcard;
     for name in ["a.example.com.", "b.example.com."] {
         both.peer_finds(wildcard, name, &answer(&[("198.51.100.1", 60)]));

@@ -2,15 +2,17 @@
 //! the published sources of both do, and shares no code with namewall's own writer:
 //!
 //! - It reads objects from a cache that a watch fills, so it writes what may be out of date. It replaces the whole
-//!   status, in one version. After a conflict it takes the cached object again, five times at most. Then it gives up,
-//!   and what it has learned is lost until a client asks again.
-//! - A lookup of a wildcard that has an entry is written only if names are folded into it. As many entries as match are
-//!   removed, from the front of the list: the wildcard's own entry, or a name that does not match, may be among them.
+//!   status, in one version. After a conflict it takes the cached object again, or asks the API server if that is the
+//!   one it had, five times at most. Then it gives up, and what it has learned is lost until a client asks again.
+//! - When a wildcard is looked up, as many entries as match are removed, from the front of the list: the wildcard's own
+//!   entry, or a name that does not match, may be among them.
+//! - Older releases never ask the API server after a conflict, and write a lookup of a wildcard that has an entry only
+//!   if names are folded into it (`Release::Old`).
 //! - The operator removes addresses 5 seconds after their TTL. Their names stay, with empty lists.
 
 use futures_util::StreamExt;
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{GetParams, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::core::Request;
 use kube::{Client, Config};
 use serde_json::{Value, json};
@@ -42,7 +44,15 @@ pub(crate) fn answer(all: &[(&str, i64)]) -> Answer {
     all.iter().map(|(ip, ttl)| ((*ip).to_owned(), *ttl)).collect()
 }
 
+/// Which of the published sources it follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Release {
+    Old,
+    New,
+}
+
 pub(crate) struct Peer {
+    release: Release,
     runtime: Runtime,
     client: Client,
     /// By the name of the object, as the watch has said it last.
@@ -50,13 +60,13 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn start(kubeconfig: &Path) -> Self {
+    pub(crate) fn start(kubeconfig: &Path, release: Release) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let client = runtime.block_on(async {
             let read = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
             Client::try_from(Config::from_custom_kubeconfig(read, &Default::default()).await.unwrap()).unwrap()
         });
-        let peer = Self { runtime, client, cache: Arc::default() };
+        let peer = Self { release, runtime, client, cache: Arc::default() };
         let list: Value = peer.ask(Request::new(PATH).list(&ListParams::default()).unwrap()).unwrap();
         for object in list["items"].as_array().unwrap() {
             put(&peer.cache, object.clone());
@@ -86,8 +96,14 @@ impl Peer {
 
     /// Changes the status of an object, as the plugin does after a lookup. False if there is nothing to write.
     fn update(&self, object: &str, change: impl Fn(&str, &mut Vec<Value>) -> bool) -> Result<bool, GaveUp> {
+        let mut before = Value::Null;
         for _ in 0..TRIES {
             let mut copy = self.cached(object);
+            let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+            if self.release == Release::New && version(&copy) == before {
+                copy = self.ask(Request::new(PATH).get(object, &GetParams::default()).unwrap()).unwrap();
+            }
+            before = version(&copy);
             let pattern = copy["spec"]["name"].as_str().unwrap().to_owned();
             let mut names = copy["status"]["resolvedNames"].as_array().cloned().unwrap_or_default();
             if !change(&pattern, &mut names) {
@@ -106,7 +122,7 @@ impl Peer {
     }
 
     pub(crate) fn found(&self, object: &str, name: &str, answer: &Answer) -> Result<bool, GaveUp> {
-        self.update(object, |pattern, names| found(pattern, names, name, answer))
+        self.update(object, |pattern, names| self.release.found(&Lookup { pattern, name, answer }, names))
     }
 
     pub(crate) fn failed(&self, object: &str, name: &str, now: Timestamp) -> Result<bool, GaveUp> {
@@ -167,35 +183,44 @@ fn is_covered(item: &Value, answer: &Answer, now: Timestamp) -> bool {
     addresses.iter().all(is_in)
 }
 
-fn found(pattern: &str, names: &mut Vec<Value>, name: &str, answer: &Answer) -> bool {
-    let now = Timestamp::now();
-    let at = position(names, name);
-    let mut has_changed = at.is_some_and(|at| renew(&mut names[at], answer, now));
-    if is_wildcard(name) {
-        let known = at.and_then(|at| names[at]["resolvedAddresses"].as_array()).into_iter().flatten();
-        let left = |one: &Value| next_lookup(one).as_second() - now.as_second();
-        let mut whole: Answer = known.map(|one| (one["ip"].as_str().unwrap().to_owned(), left(one))).collect();
-        whole.extend(answer.clone());
-        let others = names.iter().filter(|item| item["dnsName"] != name);
-        let matching = others.filter(|item| is_covered(item, &whole, now)).count();
-        names.drain(..matching);
-        has_changed = matching > 0;
-    } else if at.is_none() && is_wildcard(pattern) {
-        let whole = position(names, pattern).map(|whole| &names[whole]);
-        let has_as_many = |item: &&Value| item["resolvedAddresses"].as_array().unwrap().len() == answer.len();
-        if whole.filter(has_as_many).is_some_and(|whole| is_covered(whole, answer, now)) {
-            return false;
+/// A name that was looked up, for an object.
+#[derive(Clone, Copy)]
+struct Lookup<'l> {
+    pattern: &'l str,
+    name: &'l str,
+    answer: &'l Answer,
+}
+
+impl Release {
+    fn found(self, lookup: &Lookup<'_>, names: &mut Vec<Value>) -> bool {
+        let (now, Lookup { pattern, name, answer }) = (Timestamp::now(), *lookup);
+        let at = position(names, name);
+        let mut has_changed = at.is_some_and(|at| renew(&mut names[at], answer, now));
+        if is_wildcard(name) {
+            let known = at.and_then(|at| names[at]["resolvedAddresses"].as_array()).into_iter().flatten();
+            let left = |one: &Value| next_lookup(one).as_second() - now.as_second();
+            let mut whole: Answer = known.map(|one| (one["ip"].as_str().unwrap().to_owned(), left(one))).collect();
+            whole.extend(answer.clone());
+            let others = names.iter().filter(|item| item["dnsName"] != name);
+            let matching = others.filter(|item| is_covered(item, &whole, now)).count();
+            names.drain(..matching);
+            has_changed = matching > 0 || (self == Self::New && has_changed);
+        } else if at.is_none() && is_wildcard(pattern) {
+            let whole = position(names, pattern).map(|whole| &names[whole]);
+            let has_as_many = |item: &&Value| item["resolvedAddresses"].as_array().unwrap().len() == answer.len();
+            if whole.filter(has_as_many).is_some_and(|whole| is_covered(whole, answer, now)) {
+                return false;
+            }
         }
+        if at.is_none() {
+            let addresses: Vec<Value> = answer.iter().map(|(ip, ttl)| address(ip, *ttl, now)).collect();
+            let new = json!({"dnsName": name, "resolvedAddresses": addresses, "conditions": condition("False", "NOERROR", now)});
+            let place = if is_wildcard(name) { 0 } else { names.len() };
+            names.insert(place, new);
+            has_changed = true;
+        }
+        has_changed
     }
-    if at.is_none() {
-        let addresses: Vec<Value> = answer.iter().map(|(ip, ttl)| address(ip, *ttl, now)).collect();
-        let new =
-            json!({"dnsName": name, "resolvedAddresses": addresses, "conditions": condition("False", "NOERROR", now)});
-        let place = if is_wildcard(name) { 0 } else { names.len() };
-        names.insert(place, new);
-        has_changed = true;
-    }
-    has_changed
 }
 
 fn renew(item: &mut Value, answer: &Answer, now: Timestamp) -> bool {

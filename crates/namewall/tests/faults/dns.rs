@@ -13,6 +13,8 @@ const ADDRESS: u16 = 1;
 const NO_ERROR: u8 = 0;
 const SERVER_FAILURE: u8 = 2;
 const NO_SUCH_NAME: u8 = 3;
+/// The address that no name has.
+pub(crate) const NEVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 8);
 /// The address of every name of a flood.
 const FLOOD: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 250);
 
@@ -26,6 +28,8 @@ pub(crate) enum Mood {
     Failing,
     /// It says that no name exists.
     Lying,
+    /// It says that every name is at an address that is no name's.
+    Forging,
     /// It knows only the first, or only the last, address of a name.
     First,
     Last,
@@ -81,6 +85,7 @@ impl Dns {
         let known = self.resolve(&name);
         let (rcode, mut addresses) = match (mood, known) {
             (Mood::Failing, _) => (SERVER_FAILURE, Vec::new()),
+            (Mood::Forging, _) => (NO_ERROR, vec![NEVER]),
             (Mood::Lying, _) | (_, None) => (NO_SUCH_NAME, Vec::new()),
             (Mood::First, Some(all)) => (NO_ERROR, all.into_iter().take(1).collect()),
             (Mood::Last, Some(all)) => (NO_ERROR, all.into_iter().last().into_iter().collect()),

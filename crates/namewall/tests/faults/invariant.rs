@@ -1,7 +1,7 @@
 //! What must hold, and a round of faults that it must hold in.
 
 use crate::closing::Closing;
-use crate::dns::TTL;
+use crate::dns::{NEVER, TTL};
 use crate::fault::Fault;
 use crate::heartbeat::Heartbeat;
 use crate::stage::{GRACE, MOVING, NODES, PODS, Stage};
@@ -48,14 +48,14 @@ impl Invariant {
         let mut invariant = Self {
             open: BTreeSet::new(),
             // Before the firewall is enforced everything is open.
-            closed: BTreeSet::from([stage.never_returned()]),
+            closed: BTreeSet::from([NEVER]),
             closing: None,
             closed_after: Vec::new(),
             probes: 0,
             settled: Vec::new(),
             heartbeat: Heartbeat::start(),
         };
-        let is_enforced = |node| !stage.world.reaches(PODS[node], &stage.never_returned().to_string());
+        let is_enforced = |node| !stage.world.reaches(PODS[node], &NEVER.to_string());
         stage.world.wait_up_to(SETTLE, || (0..2).all(is_enforced));
         stage.world.wait_up_to(SETTLE, || stage.shares_wildcard());
         invariant.settle(stage, "at the start").unwrap_or_else(|why| panic!("{why}"));
@@ -133,6 +133,10 @@ impl Invariant {
         }
         let closed = self.closed_on(stage, &new, 0);
         self.open.extend(new.into_iter().zip(closed).filter(|(_, closed)| closed.is_empty()).map(|(one, _)| one));
+        // Only a server that nobody may ask returns it.
+        if self.measure(stage, &[NEVER], 0).concat().contains(&true) {
+            return Err(format!("{NEVER} is open, which is no name's\n{}", stage.describe()));
+        }
         self.see_closing(stage)
     }
 

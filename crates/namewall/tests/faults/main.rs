@@ -13,6 +13,7 @@ mod dns;
 mod fault;
 mod heartbeat;
 mod invariant;
+mod openshift;
 mod stage;
 #[path = "../world/mod.rs"]
 mod world;
@@ -49,5 +50,6 @@ fn main() {
         invariant.round(&mut stage, *seed, &faults);
     }
     println!("{} seeds, {} probes: {}", seeds.len(), invariant.probes, invariant.summary());
+    stage.openshift().into_iter().for_each(|said| println!("{said}"));
     println!("test faults ... ok, {:.0} s", began.elapsed().as_secs_f64());
 }

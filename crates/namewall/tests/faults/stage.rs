@@ -1,8 +1,9 @@
 //! Two nodes with a pod and an agent each, two replicas of the controller, a real
 //! API server and DNS servers outside: all of it can fail.
 
-use crate::dns::{Dns, Mood, TTL};
+use crate::dns::{Dns, Mood, NEVER, TTL};
 use crate::fault::Fault;
+use crate::openshift::{Openshift, Setting, programs};
 use crate::world::plane::{DNS_SERVICE, define, populate};
 use crate::world::{Process, World, address, lookup};
 use namewall_testbed::{ControlPlane, Front, Proxy, ProxyMode, Refusal};
@@ -24,7 +25,6 @@ const PLACES: u8 = 40;
 /// Of one address, of two, and under a wildcard.
 const STEADY: [(&str, &[u8]); 3] = [("steady.example", &[1]), ("pair.example", &[2, 3]), (UNDER_WILDCARD, &[4])];
 const UNDER_WILDCARD: &str = "some.wild.example";
-const NEVER: u8 = 8;
 const FIREWALL: &str = "apiVersion: k8s.ovn.org/v1
 kind: EgressFirewall
 metadata: {name: default, namespace: shop}
@@ -49,6 +49,7 @@ pub(crate) struct Stage {
     // Dropped in this order: a process that watches goes before what it watches.
     agents: [Option<Process>; 2],
     controllers: Vec<Process>,
+    _openshift: Option<Openshift>,
     /// Of the agents, then of the controllers.
     ways: Vec<Proxy>,
     front: Front,
@@ -77,19 +78,25 @@ impl Stage {
         let world = World::of("faults", &source);
         std::fs::remove_dir_all(&source).unwrap();
         let dns = Dns::default();
-        for server in [SERVICE].iter().chain(&DNS_PODS) {
+        STEADY.iter().for_each(|(name, all)| dns.set(name, &all.iter().map(|last| outside(*last)).collect::<Vec<_>>()));
+        let front = Front::start(&plane).unwrap();
+        let servers = [SERVICE, DNS_PODS[0], DNS_PODS[1]];
+        let openshift = programs().map(|programs| {
+            let setting = Setting { world: &world, plane: &plane, front: &front, dns: &dns };
+            Openshift::start(&setting, &programs, &servers, &DNS_PODS)
+        });
+        for server in servers.iter().filter(|_| openshift.is_none()) {
             let place = world.sandbox.place(address(server)).unwrap();
             dns.serve(address(server), place.namespace.enter(|| UdpSocket::bind((*server, 53))).unwrap().unwrap());
         }
-        STEADY.iter().for_each(|(name, all)| dns.set(name, &all.iter().map(|last| outside(*last)).collect::<Vec<_>>()));
-        let front = Front::start(&plane).unwrap();
         let way = |node: &str| {
             let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
             Proxy::to(world.sandbox.node(node).unwrap().enter(bind).unwrap().unwrap(), front.port()).unwrap()
         };
         let ways = NODES.iter().chain(&NODES).map(|node| way(node)).collect();
         let (agents, controllers) = ([None, None], Vec::new());
-        let mut stage = Self { agents, controllers, ways, front, plane, world, dns, place: 9, excused: [None; 2] };
+        let (place, excused, _openshift) = (9, [None; 2], openshift);
+        let mut stage = Self { agents, controllers, _openshift, ways, front, plane, world, dns, place, excused };
         stage.move_name();
         for node in 0..2 {
             stage.set_clock(node, 0);
@@ -144,16 +151,11 @@ impl Stage {
         told.is_ok_and(|told| told.contains(&format!("{UNDER_WILDCARD}.")))
     }
 
-    /// An address that no name has.
-    pub(crate) fn never_returned(&self) -> Ipv4Addr {
-        outside(NEVER)
-    }
-
     pub(crate) fn begin(&mut self, fault: Fault) {
         match fault {
             Fault::NotReady => {
                 self.plane.apply(&endpoints(false)).unwrap();
-                self.dns.set_mood(address(DNS_PODS[1]), Mood::Lying);
+                self.dns.set_mood(address(DNS_PODS[1]), Mood::Forging);
             }
             Fault::Pod(pod, mood) => self.dns.set_mood(address(DNS_PODS[pod]), mood),
             Fault::Disagreement => {
@@ -235,13 +237,30 @@ impl Stage {
         }
     }
 
+    /// What OpenShift's programs have said of their writes, if they run.
+    pub(crate) fn openshift(&self) -> Option<String> {
+        let said = std::fs::read_to_string(self.world.folder.join("openshift")).ok()?;
+        let count = |what: &str| said.lines().filter(|line| line.contains(what)).count();
+        Some(format!(
+            "OpenShift's plugin gave up {} writes and read {} objects anew; its operator removed addresses {} times and \
+             met {} conflicts",
+            count("Encountered error"),
+            count("lister was stale"),
+            count("removed addresses"),
+            count("conflict "),
+        ))
+    }
+
     /// What is known of names, for a report.
     pub(crate) fn describe(&self) -> String {
         let leases = |node: &&str| format!("leases of {node}:\n{}", self.world.says_on(node, &["leases"]));
         let objects = self.plane.kubectl(&["get", "dnsnameresolvers", "-n", "namewall", "-o", "yaml"]);
         let log = self.world.log();
         let lines: Vec<&str> = log.lines().filter(|line| !line.contains("denied")).collect();
-        let log = lines[lines.len().saturating_sub(60)..].join("\n");
+        let mut log = lines[lines.len().saturating_sub(60)..].join("\n");
+        if let Ok(said) = std::fs::read_to_string(self.world.folder.join("openshift")) {
+            log += &format!("\nOpenShift's programs:\n{}", &said[said.len().saturating_sub(10_000)..]);
+        }
         let leases: Vec<String> = NODES.iter().map(leases).collect();
         format!(
             "{}\n{}\nthe end of the log:\n{log}",
@@ -259,7 +278,7 @@ fn write_world() -> PathBuf {
     std::fs::copy(nodes, folder.join("cluster.yaml")).unwrap();
     std::fs::write(folder.join("policies.yaml"), FIREWALL).unwrap();
     // The sandbox listens at every address that a zone has. The servers of the test answer in place of its own.
-    let all = (1..=4).chain([NEVER]).chain(9..10 + PLACES).map(|last| outside(last).to_string());
+    let all = (1..=4).chain(9..10 + PLACES).map(outside).chain([NEVER]).map(|one| one.to_string());
     let all: Vec<String> = all.chain([SERVICE, DNS_PODS[0], DNS_PODS[1]].map(str::to_owned)).collect();
     let scenario = format!(
         "name: The world outside\ntopology:\n  manifests: [cluster.yaml, policies.yaml]\n  dns:\n    \

@@ -49,6 +49,10 @@ pub(crate) struct Occupied;
 pub(crate) struct Process(namewall_testbed::Process);
 
 impl Process {
+    pub(crate) fn of(child: std::process::Child) -> Self {
+        Self(namewall_testbed::Process::owned(child))
+    }
+
     /// How many files and sockets it may have open, as `prlimit` has it. Those that are open stay so.
     pub(crate) fn allow_handles(&self, limit: &str) {
         let (id, limit) = (self.0.id().to_string(), format!("--nofile={limit}"));

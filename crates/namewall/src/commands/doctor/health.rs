@@ -80,6 +80,10 @@ fn dns(told: &Value) -> Option<Check> {
 }
 
 fn sharing(told: &Value) -> Option<Check> {
+    if let Some(why) = told["blocked"].as_str() {
+        let advice = "look at the roles of namewall's service accounts, at quotas and webhooks, and at the API server";
+        return Some(Check::missing("sharing", format!("names are not shared with other nodes: {why}"), advice));
+    }
     let trouble = told["lastTrouble"].as_str()?;
     let advice = "other nodes open this name only after a lookup of their own";
     Some(Check::hint("sharing", format!("the last failure to share a name: {trouble}"), advice))
@@ -214,6 +218,7 @@ mod tests {
         assert_eq!(change("/storage/failure", json!("no space left")), State::Missing);
         assert_eq!(change("/trouble", json!([{"kind": "Pod", "what": "refused"}])), State::Missing);
         assert_eq!(change("/shared", json!({"lastTrouble": "my_bucket"})), State::Hint);
+        assert_eq!(change("/shared", json!({"blocked": "forbidden", "lastTrouble": null})), State::Missing);
         assert_eq!(worst(&json!({"held": "conf cannot be read"})), State::Missing);
     }
 
