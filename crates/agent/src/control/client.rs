@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long an answer is waited for. A process that works answers in milliseconds, on a busy machine in seconds.
-const TIMEOUT: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(15) };
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// An agent that answers at its control socket.
 #[derive(Debug)]
 pub struct Running {
     socket: PathBuf,
+    timeout: Duration,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +33,7 @@ pub enum AskError {
 impl Running {
     pub fn find(socket: &Path) -> Result<Self, AskError> {
         match UnixStream::connect(socket) {
-            Ok(_) => Ok(Self { socket: socket.to_owned() }),
+            Ok(_) => Ok(Self { socket: socket.to_owned(), timeout: TIMEOUT }),
             Err(_) => Err(AskError::NotRunning(socket.to_owned())),
         }
     }
@@ -51,8 +52,8 @@ impl Running {
 
     fn talk(&self, question: &Value) -> io::Result<String> {
         let mut stream = UnixStream::connect(&self.socket)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
+        stream.set_read_timeout(Some(self.timeout))?;
+        stream.set_write_timeout(Some(self.timeout))?;
         writeln!(stream, "{question}")?;
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer)?;
@@ -69,7 +70,7 @@ mod tests {
     fn a_process_that_hangs_is_not_waited_for_without_end() {
         let socket = std::env::temp_dir().join(format!("namewall-hangs-{}", std::process::id()));
         let _listener = UnixListener::bind(&socket).expect("a socket");
-        let running = Running::find(&socket).expect("it runs");
+        let running = Running { timeout: Duration::from_millis(10), ..Running::find(&socket).expect("it runs") };
         let answer = running.ask(&serde_json::json!({"status": {}}));
         std::fs::remove_file(&socket).expect("it is there");
         assert!(matches!(answer, Err(AskError::Hangs)), "{answer:?}");
