@@ -12,7 +12,7 @@ mod world;
 use corefiles::*;
 use namewall_sandbox::{Namespace, ensure_rights};
 use namewall_testbed::{give_up, program};
-use world::{World, opa, pdp};
+use world::{World, empty_cluster, opa, pdp};
 
 /// What clients send as their id.
 const FRIEND: &str = "f";
@@ -86,6 +86,8 @@ policies:
     // Where its files are, and Kubernetes, is not as printed: a sample has no cluster. Without a zone of its own
     // `kubernetes` would answer every name of the block, as with CoreDNS.
     let cluster = "kubernetes cluster.local { endpoint http://10.0.0.9";
+    // A rule looks at the client's pod, so the API server has to have listed the pods.
+    empty_cluster("10.0.0.9");
     let text = ENGINES.replace("/home/root/", "").replace("kubernetes { ... ", cluster);
     // Of an answer it is told its address, and no attribute that is not transferred.
     let by_domain = "attributes: {type: string, domain: string, address: address}

@@ -1,7 +1,7 @@
 //! A machine with the addresses that samples name, an upstream, engines, and clients that ask with dig.
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::{TcpStream, UdpSocket};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,11 +15,12 @@ const UPSTREAM: &str = "192.0.2.53:5300";
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Every address there is: the machine's, its engines' and its clients'.
-const ADDRESSES: [&str; 12] = [
+const ADDRESSES: [&str; 13] = [
     "192.0.2.1/32",
     "192.0.2.53/32",
     "10.0.0.7/32",
     "10.0.0.8/32",
+    "10.0.0.9/32",
     "172.23.1.2/32",
     "172.24.1.2/32",
     "10.120.0.1/32",
@@ -146,6 +147,28 @@ pub(crate) fn pdp(at: &str, policy: &str) -> Engine {
     let (control, storage) = (format!("{host}:5554"), format!("{host}:5553"));
     let words = ["-v", "0", "-pfmt", "yaml", "-l", at, "-c", &control, "-storage", &storage, "-p"];
     Engine::start("pdpserver", at, PolicyFile { name: "policy.yaml", text: policy }, &words)
+}
+
+/// An API server without objects, at port 80 of an address.
+pub(crate) fn empty_cluster(address: &str) {
+    let listener = TcpListener::bind((address, 80)).expect("the port is free");
+    spawn(move || listener.incoming().map_while(Result::ok).for_each(|stream| _ = spawn(move || list_nothing(stream))));
+}
+
+/// Answers each list with none, and says nothing to a watch.
+fn list_nothing(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    while let Some(request) = lines.next().transpose()? {
+        while lines.next().transpose()?.is_some_and(|header| !header.is_empty()) {}
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
+        if request.contains("watch=true") {
+            write!(stream, "{head}Transfer-Encoding: chunked\r\n\r\n")?;
+        } else {
+            let list = r#"{"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}"#;
+            write!(stream, "{head}Content-Length: {}\r\n\r\n{list}", list.len())?;
+        }
+    }
+    Ok(())
 }
 
 /// A Corefile that is served.
