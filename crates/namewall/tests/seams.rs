@@ -84,7 +84,7 @@ fn sources() -> Vec<Source> {
             let path = entry.expect("the entry can be read").path();
             if path.is_dir() {
                 folders.push(path);
-            } else if !path.ends_with("tests.rs") {
+            } else if !path.to_string_lossy().ends_with("tests.rs") {
                 let text = fs::read_to_string(&path).expect("the source can be read");
                 let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
                 let path = path.strip_prefix(crates()).unwrap_or(&path).display().to_string();
