@@ -123,6 +123,7 @@ fn s10_2_what_is_not_understood_is_refused_with_its_line() {
         ("24.1.2.0.192.rpz-ip CNAME .\n", "the address has bits behind its prefix"),
         ("a CNAME .\na A 192.0.2.1\n", "line 4: a.policy.example.: an alias is the only record of its owner"),
         ("a NS ns.example.\n", "neither a delegation nor a DNAME is a policy"),
+        ("a SOA ns host 1 2 3 4 5\n", "line 4: an SOA stands at policy.example., and nowhere else"),
         ("a.other. CNAME .\n", "line 4: a.other. is not in policy.example."),
         ("a CNAM .\n", "line 4: "),
     ] {

@@ -107,6 +107,9 @@ impl<'z> Incoming<'z> {
             self.newest = Some(record);
             return Ok(None);
         };
+        if record.kind == SOA && lower(&record.owner)[..] != lower(&self.origin)[..] {
+            return Err("an SOA stands at the top of the zone, and nowhere else".to_owned());
+        }
         let newest_serial = serial(newest)?;
         if let Form::Unknown = self.form {
             let known = self.known();

@@ -140,6 +140,10 @@ impl PolicyBuilder {
             // Other records of the zone itself, like its servers, are no policy.
             return Ok(());
         }
+        // In a transfer an SOA begins and ends versions. BIND refuses it elsewhere, too.
+        if record.kind == SOA {
+            return Err(format!("an SOA stands at {}, and nowhere else", shown(&zone.origin)));
+        }
         let mut own = owner[..owner.len() - zone.origin.len()].to_vec();
         own.push(0);
         let trigger = Trigger::read(&own)?;
