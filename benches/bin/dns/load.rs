@@ -70,7 +70,7 @@ pub(crate) struct Outcome {
     pub(crate) sent: u64,
     /// Rightly.
     pub(crate) answered: u64,
-    /// SERVFAIL: whoever asks tries again.
+    /// Answered by SERVFAIL. A resolver would ask again.
     pub(crate) failed: u64,
     pub(crate) wrong: u64,
     /// In nanoseconds, the shortest first.

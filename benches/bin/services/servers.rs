@@ -32,7 +32,7 @@ pub(crate) struct Server {
     log: PathBuf,
 }
 
-/// An upstream that knows nothing. It is asked by `loop`, and by nobody else.
+/// An upstream without names. Only the plugin `loop` asks it.
 pub(crate) fn upstream() -> Result<SocketAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let at = socket.local_addr()?;

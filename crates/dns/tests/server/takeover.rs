@@ -78,7 +78,7 @@ fn s6_6_an_answer_that_is_held_is_asked_for_again_by_the_next_server() {
     assert!(quick.open.lock().unwrap().contains(&IpAddr::from(GIVEN)), "it is open by the second server");
 }
 
-/// Nobody's rules.
+/// A learner that knows no client: none may ask.
 struct Stranger;
 
 impl Learn for Stranger {

@@ -1,5 +1,5 @@
-//! Objects that cannot be written now, though they are tried again: users are told of them before the addresses are
-//! over, which may take an hour. Pure; time is an argument.
+//! Objects whose writes fail and are retried. They are reported after a few seconds: the addresses may stay valid, and
+//! the retries go on, for an hour. Pure; time is an argument.
 
 use namewall_cluster::Key;
 use namewall_runtime::Instant;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Writes that are late by less than this are no trouble.
+/// Writes that fail for less than this are not reported.
 const SHORT: Duration = Duration::from_secs(5);
 
 /// At most as many as there are writers.
@@ -21,7 +21,7 @@ struct Blocked {
 }
 
 impl BlockedObjects {
-    /// The object could not be written, and is tried again.
+    /// Records that a write of the object failed and is retried.
     pub(super) fn put(&self, key: &Key, why: String, now: Instant) {
         let mut all = self.lock();
         match all.get_mut(key) {
@@ -30,12 +30,12 @@ impl BlockedObjects {
         }
     }
 
-    /// The object was written, or is not tried again.
+    /// Records that the object was written, or that its write is given up.
     pub(super) fn remove(&self, key: &Key) {
         self.lock().remove(key);
     }
 
-    /// The object that has waited longest, and why. None if that has not lasted.
+    /// The object whose writes have failed for longest, with the error. None if that is no longer than [`SHORT`].
     pub(super) fn lasting(&self, now: Instant) -> Option<String> {
         let all = self.lock();
         let (key, first) = all.iter().min_by_key(|(_, one)| one.since)?;

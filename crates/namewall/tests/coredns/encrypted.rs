@@ -187,7 +187,7 @@ impl Tap {
         tap
     }
 
-    /// The next messages, in an order of their own: an answer of ours may be told of before what was forwarded for it.
+    /// The next dnstap messages, sorted: namewall may report an answer before the query that it forwarded for it.
     fn next(&mut self, count: usize) -> Vec<String> {
         let mut told: Vec<String> = (0..count)
             .map(|_| {
