@@ -16,14 +16,20 @@ const QUESTIONS: usize = 2_000;
 const TRIES: usize = 5;
 /// More than an engine has threads and places in its queue.
 const HANGING: usize = 1_400;
+/// Longer than a measurement.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Answers at once, on its own threads.
 #[derive(Debug)]
 struct Healthy;
 
 impl Engine for Healthy {
-    fn judge(&self, _: &dyn Facts) -> Judged {
+    fn judge_until(&self, _: &dyn Facts, _: Instant) -> Judged {
         Judged::Later(Box::new(|| Ok(Outcome::Refuse.into())))
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 }
 
@@ -39,13 +45,17 @@ impl Hanging {
 }
 
 impl Engine for Hanging {
-    fn judge(&self, _: &dyn Facts) -> Judged {
+    fn judge_until(&self, _: &dyn Facts, _: Instant) -> Judged {
         let gate = self.0.clone();
         Judged::Later(Box::new(move || {
             let is_over = gate.0.lock().expect("nobody panics");
             drop(gate.1.wait_while(is_over, |is_over| !*is_over));
             Ok(Outcome::Refuse.into())
         }))
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 }
 

@@ -4,8 +4,8 @@
 use crate::problem::Report;
 use crate::suggest::nearest;
 use crate::{
-    ConfiguredEngine, Encoding, EngineKind, FileSpan, OptionAction, OptionData, OptionRewrite, RewriteChange, Rule,
-    RuleKind, ServerBlock, Text,
+    ConfiguredEngine, Encoding, EngineKind, FileSpan, OptionAction, OptionData, OptionRewrite, Point, RewriteChange,
+    Rule, RuleKind, ServerBlock, Text,
 };
 use namewall_expression::Fact;
 use std::sync::Arc;
@@ -102,9 +102,16 @@ pub fn is_client_fact(label: &str) -> bool {
 /// Reports facts that nothing sets: an error in an expression. An engine is sent the others without them.
 pub(crate) fn lint(server: &ServerBlock, report: &mut Report) {
     let known = Known::of(server);
-    for rule in server.firewalls.iter().flat_map(|list| &list.rules) {
+    let rules = server.firewalls.iter().flat_map(|list| list.rules.iter().map(|rule| (list.point, rule)));
+    for (point, rule) in rules {
         let RuleKind::Expression { text, expression, .. } = &rule.kind else { continue };
         for fact in expression.facts() {
+            if point == Point::Query && fact.is_of_response() {
+                let place = expression.place_of(fact).map_or_else(|| rule.place.clone(), |at| text.piece(at));
+                report
+                    .error("unset-fact", &place, format!("a query has no `{fact}` yet: it is never set here"))
+                    .help("move the rule to `firewall response`");
+            }
             let Fact::Label(label) = fact else { continue };
             if !known.can_be_set(label) {
                 let place = expression.place_of(fact).map_or_else(|| rule.place.clone(), |at| text.piece(at));

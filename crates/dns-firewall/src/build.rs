@@ -411,11 +411,6 @@ impl Builder<'_> {
                     if let (Outcome::Redirect(_), Point::Response) = (outcome, list.point) {
                         self.error(&rule.place, "an answer cannot be redirected; `redirect` is for queries");
                     }
-                    let of_response = expression.facts().iter().find(|fact| fact.is_of_response());
-                    if let (Some(fact), Point::Query) = (of_response, list.point) {
-                        self.warnings
-                            .push(format!("{}: a query has no `{fact}` yet: it is never set here", rule.place));
-                    }
                     (Judge::Expression(expression.clone(), *outcome), Some(action.clone()))
                 }
                 RuleKind::Engine { kind, name, .. } => {

@@ -12,7 +12,7 @@ use namewall_dns::{WorkerSlot, Workers};
 use namewall_engines::{Engine, EngineError, Judged, Judgement};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a rule comes to, or why it does not.
 pub(crate) type Said = Result<Judgement, String>;
@@ -40,6 +40,10 @@ impl Key {
     pub(crate) fn new(rule: &Rule, address: Option<IpAddr>) -> Self {
         Self { rule: std::ptr::from_ref(rule).addr(), address }
     }
+
+    pub(crate) fn is_of_same_rule(self, other: Self) -> bool {
+        self.rule == other.rule
+    }
 }
 
 /// What an engine has said that had to be waited for.
@@ -47,6 +51,15 @@ impl Key {
 pub(crate) struct Heard {
     pub(crate) key: Key,
     pub(crate) said: Said,
+    /// When the time of this rule is over, for all addresses of the message together.
+    pub(crate) until: Instant,
+}
+
+/// One question to an engine.
+pub(crate) struct Ask<'a> {
+    pub(crate) key: Key,
+    pub(crate) until: Instant,
+    pub(crate) meter: Option<&'a Arc<EngineMeter>>,
 }
 
 /// Somebody has to be waited for, on a thread of this pool.
@@ -66,34 +79,44 @@ impl Lane {
         &self.label
     }
 
-    /// Asks, and waits for the answer however long it takes.
-    pub(crate) fn ask(&self, message: &Message<'_>, meter: Option<&Arc<EngineMeter>>) -> Said {
+    /// How long a message waits for the engine.
+    pub(crate) fn patience(&self) -> Duration {
+        self.engine.patience()
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) fn ask(&self, message: &Message<'_>, ask: Ask<'_>) -> Heard {
+        let Ask { key, until, meter } = ask;
         let begun = Instant::now();
-        let judged = caught(|| self.engine.judge(message)).and_then(|judged| caught(|| judged.wait()).flatten());
-        ended(judged, begun, meter, self.default_decision.as_deref())
+        let judged = caught(|| self.engine.judge_until(message, until));
+        let judged = judged.and_then(|judged| caught(|| judged.wait()).flatten());
+        Heard { key, said: ended(judged, begun, meter, self.default_decision.as_deref()), until }
     }
 
     /// What the engine says at once; else it has to be waited for. If its queue is full, it has failed.
     pub(crate) fn begin(
         &self,
         message: &Message<'_>,
-        key: Key,
-        meter: Option<&Arc<EngineMeter>>,
+        ask: Ask<'_>,
     ) -> Result<Said, MustWait> {
+        let Ask { key, until, meter } = ask;
         let begun = Instant::now();
         let ended_now = |judged| Ok(ended(judged, begun, meter, self.default_decision.as_deref()));
-        let judge = match caught(|| self.engine.judge(message)) {
+        let judge = match caught(|| self.engine.judge_until(message, until)) {
             Err(error) => return ended_now(Err(error)),
             Ok(Judged::Now(judged)) => return ended_now(judged),
             Ok(Judged::Later(judge)) => judge,
         };
+        if begun >= until {
+            return ended_now(Err(EngineError("no answer in time about the addresses before".to_owned())));
+        }
         let Some(slot) = self.workers.reserve(Some(message.exchange.client.ip())) else {
             return ended_now(Err(EngineError("too many questions wait for it".to_owned())));
         };
         let (meter, default_decision) = (meter.cloned(), self.default_decision.clone());
         let ask = move || {
             let said = ended(caught(judge).flatten(), begun, meter.as_ref(), default_decision.as_deref());
-            Heard { key, said }
+            Heard { key, said, until }
         };
         Err(MustWait { slot, ask: Box::new(ask) })
     }

@@ -1,7 +1,7 @@
 //! Lists of rules, and the walk through them.
 
 use crate::explain::{End, ListTold, RuleTold};
-use crate::lane::{Heard, Key, Lane, MustWait};
+use crate::lane::{Ask, Heard, Key, Lane, MustWait, Said};
 use crate::message::{Message, is_under};
 use crate::metrics::EngineMeter;
 use namewall_corefile::{FileSpan, Point, Text, Zone};
@@ -11,6 +11,7 @@ use namewall_expression::{Expression, Fact, Outcome};
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A list of rules with all it needs.
 #[derive(Debug)]
@@ -217,6 +218,19 @@ impl Walk<'_> {
         Ok(end(Ok(list.at_end), &list.place, log))
     }
 
+    /// What an engine has said already.
+    fn known(&self, key: Key) -> Option<Said> {
+        self.heard.borrow().iter().find(|heard| heard.key == key).map(|heard| heard.said.clone())
+    }
+
+    /// Until when an engine is waited for. Its time begins with the first address of the message: an answer with many
+    /// addresses waits no longer than one with a single address.
+    fn until(&self, key: Key, lane: &Lane) -> Instant {
+        let heard = self.heard.borrow();
+        let first = heard.iter().find(|heard| heard.key.is_of_same_rule(key));
+        first.map_or_else(|| Instant::now() + lane.patience(), |heard| heard.until)
+    }
+
     fn rule(&mut self, rule: &Rule, message: &Message<'_>) -> Result<Result<Judgement, String>, MustWait> {
         let judgement = match &rule.judge {
             Judge::Expression(expression, outcome) => match expression.is_true(message) {
@@ -229,11 +243,19 @@ impl Walk<'_> {
             }
             Judge::Engine(lane, _) => {
                 let key = Key::new(rule, message.address);
-                let known = self.heard.borrow().iter().find(|heard| heard.key == key).map(|heard| heard.said.clone());
-                match (known, self.waiting) {
-                    (Some(said), _) => said,
-                    (None, Waiting::Allowed) => lane.ask(message, rule.meter.as_ref()),
-                    (None, Waiting::Forbidden) => lane.begin(message, key, rule.meter.as_ref())?,
+                if let Some(said) = self.known(key) {
+                    said
+                } else {
+                    let ask = Ask { key, until: self.until(key, lane), meter: rule.meter.as_ref() };
+                    match self.waiting {
+                        Waiting::Forbidden => lane.begin(message, ask)?,
+                        Waiting::Allowed => {
+                            let heard = lane.ask(message, ask);
+                            let said = heard.said.clone();
+                            self.heard.borrow_mut().push(heard);
+                            said
+                        }
+                    }
                 }
             }
         };

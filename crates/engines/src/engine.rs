@@ -2,11 +2,21 @@
 
 use namewall_expression::{Facts, Outcome};
 use std::fmt;
+use std::time::{Duration, Instant};
 
 /// A policy engine under a name, as a Corefile configures it. It is asked from the thread that serves, and from threads
 /// of other engines. Neither may wait for it: what takes time is given back as [`Judged::Later`].
 pub trait Engine: Send + Sync + fmt::Debug {
-    fn judge(&self, facts: &dyn Facts) -> Judged;
+    /// Nobody waits for the judgement after `until`.
+    fn judge_until(&self, facts: &dyn Facts, until: Instant) -> Judged;
+
+    /// How long one message waits for the engine, however many of its addresses are judged.
+    fn patience(&self) -> Duration;
+
+    /// The judgement of a message with one address, or none.
+    fn judge(&self, facts: &dyn Facts) -> Judged {
+        self.judge_until(facts, Instant::now() + self.patience())
+    }
 
     /// How many questions it is worth to wait for at once, each on a thread.
     fn workers(&self) -> usize {
@@ -17,8 +27,8 @@ pub trait Engine: Send + Sync + fmt::Debug {
 /// A judgement, or who will have it.
 pub enum Judged {
     Now(Result<Judgement, EngineError>),
-    /// To be run on a thread that may wait. It is over when the engine's time-out is, counted from when this was
-    /// made: a question that has waited for a thread that long is not asked any more.
+    /// To be run on a thread that may wait. It is over at `until`: a question that has waited for a thread that long is
+    /// not asked any more.
     Later(Box<dyn FnOnce() -> Result<Judgement, EngineError> + Send>),
 }
 

@@ -40,7 +40,7 @@ pub enum Fact {
     /// `response_ip`, `response/ip`, `request/returned_ip`: the address of the answer that is being
     /// judged; each of them is, one after the other (S9.3).
     ResponseIp,
-    /// `response/ips`: all of them.
+    /// `response_ips`, `response/ips`: all of them.
     ResponseIps,
     /// `label_length`: bytes of the longest label of the name.
     LabelLength,
@@ -77,6 +77,7 @@ impl Fact {
             "rsize" => Self::ResponseSize,
             ">rflags" => Self::ResponseFlags,
             "response_ip" | "returned_ip" => Self::ResponseIp,
+            "response_ips" => Self::ResponseIps,
             "label_length" => Self::LabelLength,
             "label_entropy" => Self::LabelEntropy,
             "client_rate" => Self::ClientRate,

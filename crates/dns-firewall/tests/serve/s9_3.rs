@@ -1,7 +1,7 @@
 //! S9.3: every address of an answer is judged; one denied address denies the answer.
 
 use crate::support::{Ask, Engines, Fake, Firewall, Live, answer, upstream};
-use namewall_engines::{Judged, Judgement};
+use namewall_engines::{EngineError, Judged, Judgement};
 use namewall_expression::{Fact, Facts, Outcome, Value};
 use std::sync::{Arc, Mutex};
 
@@ -49,6 +49,32 @@ fn s9_3_one_denied_address_denies_the_answer_wherever_it_stands() {
             ("AAAA a.example", &["@ 30 AAAA 2001:db8::1"], "pass"),
         ],
     );
+}
+
+#[test]
+fn s9_3_all_addresses_of_an_answer_have_one_time_to_be_judged_in() {
+    let text = ".:53 {
+    forward . 192.0.2.53
+    opa hangs {
+        endpoint http://127.0.0.1:1/
+        default_decision allow
+    }
+    firewall response {
+        opa hangs
+        default block
+    }
+}";
+    let hangs = Fake::later(|| Err(EngineError("no answer in time".to_owned())));
+    let firewall = Firewall::with_engines(text, &Engines::of([("hangs", &hangs)]));
+    let records: Vec<String> = (1..=20).map(|last| format!("@ 30 A 192.0.2.{last}")).collect();
+    let records: Vec<&str> = records.iter().map(String::as_str).collect();
+    assert_eq!(firewall.exchange("A a.example", &records), "pass");
+    let until = hangs.asked_until();
+    assert_eq!(until.len(), 20);
+    assert!(until.iter().all(|one| *one == until[0]), "an address does not begin a time of its own: {until:?}");
+    // The next answer has its own.
+    assert_eq!(firewall.exchange("A a.example", &records), "pass");
+    assert!(hangs.asked_until()[20] > until[0]);
 }
 
 #[test]

@@ -17,6 +17,7 @@ pub use settings::{InputField, OpaSettings, OpaSource, RegoFiles};
 
 use crate::{Engine, Judged};
 use namewall_expression::Facts;
+use std::time::{Duration, Instant};
 
 /// The engine that `opa NAME { … }` configures. What counts where it fails (`default_decision`) is the
 /// list's to say.
@@ -54,10 +55,17 @@ impl OpaEngine {
 }
 
 impl Engine for OpaEngine {
-    fn judge(&self, facts: &dyn Facts) -> Judged {
+    fn judge_until(&self, facts: &dyn Facts, until: Instant) -> Judged {
         match self {
-            Self::Here(rego) => rego.judge(facts),
-            Self::Remote(remote) => remote.judge(facts),
+            Self::Here(rego) => rego.judge_until(facts, until),
+            Self::Remote(remote) => remote.judge_until(facts, until),
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        match self {
+            Self::Here(rego) => rego.patience(),
+            Self::Remote(remote) => remote.patience(),
         }
     }
 

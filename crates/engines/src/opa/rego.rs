@@ -137,12 +137,11 @@ impl Evaluator {
 }
 
 impl Engine for Rego {
-    fn judge(&self, facts: &dyn Facts) -> Judged {
+    fn judge_until(&self, facts: &dyn Facts, until: Instant) -> Judged {
         let fields = self.keys.iter().zip(&self.fields);
         let input: BTreeMap<Value, Value> =
             fields.filter_map(|(key, field)| Some((key.clone(), Value::from(text(field, facts)?)))).collect();
         let evaluator = self.evaluator.clone();
-        let until = Instant::now() + evaluator.limit.max(LONGEST_WAIT);
         Judged::Later(Box::new(move || {
             if Instant::now() >= until {
                 let query = &evaluator.files.query;
@@ -150,6 +149,10 @@ impl Engine for Rego {
             }
             evaluator.evaluate(Value::from(input))
         }))
+    }
+
+    fn patience(&self) -> Duration {
+        self.evaluator.limit.max(LONGEST_WAIT)
     }
 
     /// All processors but one, which serves.

@@ -44,13 +44,12 @@ impl Remote {
 }
 
 impl Engine for Remote {
-    fn judge(&self, facts: &dyn Facts) -> Judged {
+    fn judge_until(&self, facts: &dyn Facts, until: Instant) -> Judged {
         let at = self.url.host_port.clone();
         let failed = move |problem: &dyn std::fmt::Display| EngineError(format!("OPA at {at}: {problem}"));
         let Some(mut place) = self.slots.take() else {
             return Judged::Now(Err(failed(&"too many questions are under way")));
         };
-        let until = Instant::now() + self.timeout;
         let fields = self.fields.iter();
         let input: Map<_, _> =
             fields.filter_map(|field| Some((field.name.to_string(), text(field, facts)?.into()))).collect();
@@ -64,6 +63,10 @@ impl Engine for Remote {
             let answer = client.ask(question).map_err(|error| failed(&error))?;
             judgement(&answer).map_err(|EngineError(problem)| failed(&problem))
         }))
+    }
+
+    fn patience(&self) -> Duration {
+        self.timeout
     }
 }
 

@@ -68,26 +68,29 @@ impl Rbac {
 }
 
 impl Engine for Rbac {
-    fn judge(&self, facts: &dyn Facts) -> Judged {
+    fn judge_until(&self, facts: &dyn Facts, until: Instant) -> Judged {
         let Some(access) = self.access(facts) else {
             let mut judgement = Judgement::from(Outcome::Undefined);
             judgement.trace.push("the client is no pod whose service account is known".into());
             return Judged::Now(Ok(judgement));
         };
-        let now = Instant::now();
-        if let Some(judgement) = self.asking.kept().get(&access, now) {
+        if let Some(judgement) = self.asking.kept().get(&access, Instant::now()) {
             return Judged::Now(Ok(judgement));
         }
         let Some(mut place) = self.slots.take() else {
             return Judged::Now(Err(failed(&"too many questions are under way")));
         };
-        let (asking, until) = (self.asking.clone(), now + self.timeout);
+        let asking = self.asking.clone();
         Judged::Later(Box::new(move || {
             if !place.wait(until) {
                 return Err(failed(&"no answer in time to the questions before"));
             }
             asking.ask(access, until).map_err(|EngineError(problem)| failed(&problem))
         }))
+    }
+
+    fn patience(&self) -> Duration {
+        self.timeout
     }
 }
 

@@ -10,7 +10,7 @@ use super::settings::{Settings, Source, StartError, check_endpoints, read_files}
 use crate::{Engine, EngineError, Judged, Judgement};
 use namewall_expression::{Facts, Outcome};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Themis under a name. What is decided in process is decided at once; servers are asked later.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl ThemisEngine {
 }
 
 impl Engine for ThemisEngine {
-    fn judge(&self, facts: &dyn Facts) -> Judged {
+    fn judge_until(&self, facts: &dyn Facts, until: Instant) -> Judged {
         let attributes = match self.form.attributes(facts) {
             Ok(attributes) => attributes,
             Err(error) => return Judged::Now(self.said.judgement(Err(error), &self.form)),
@@ -89,11 +89,18 @@ impl Engine for ThemisEngine {
             return Judged::Now(self.said.judgement(Ok(&response), &self.form));
         }
         let (servers, form, said) = (servers.clone(), self.form.clone(), self.said.clone());
-        let deadline = servers.client.deadline();
         Judged::Later(Box::new(move || {
-            let response = servers.ask(request, deadline);
+            let response = servers.ask(request, until);
             said.judgement(response.as_deref().map_err(EngineError::clone), &form)
         }))
+    }
+
+    fn patience(&self) -> Duration {
+        match &self.decider {
+            // Nobody waits for policies that are evaluated here.
+            Decider::Policies(_) => Duration::ZERO,
+            Decider::Servers(servers) => servers.client.patience(),
+        }
     }
 }
 

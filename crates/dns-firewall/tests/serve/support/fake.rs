@@ -4,16 +4,16 @@ use namewall_corefile::EngineSettings;
 use namewall_engines::{Engine, EngineError, Judged, Judgement};
 use namewall_expression::Facts;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 type Judge = dyn Fn(&dyn Facts) -> Judged + Send + Sync;
 
-/// An engine that is a function, and counts how often it was asked.
+/// An engine that is a function, and keeps until when it was waited for each time it was asked.
 #[derive(Clone)]
 pub(crate) struct Fake {
     judge: Arc<Judge>,
-    asked: Arc<AtomicUsize>,
+    asked: Arc<Mutex<Vec<Instant>>>,
 }
 
 impl Fake {
@@ -37,14 +37,24 @@ impl Fake {
     }
 
     pub(crate) fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+        self.asked_until().len()
+    }
+
+    /// Until when it was waited for, for each time it was asked.
+    pub(crate) fn asked_until(&self) -> Vec<Instant> {
+        self.asked.lock().unwrap().clone()
     }
 }
 
 impl Engine for Fake {
-    fn judge(&self, facts: &dyn Facts) -> Judged {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+    fn judge_until(&self, facts: &dyn Facts, until: Instant) -> Judged {
+        self.asked.lock().unwrap().push(until);
         (self.judge)(facts)
+    }
+
+    /// Longer than any test takes.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(600)
     }
 }
 

@@ -132,14 +132,14 @@ impl Client {
         Ok(Self { asks, taken: Arc::default(), queue, timeout })
     }
 
-    /// Until when an answer to a question of now is waited for.
-    pub fn deadline(&self) -> Instant {
-        Instant::now() + self.timeout
+    /// How long an answer is waited for.
+    pub fn patience(&self) -> Duration {
+        self.timeout
     }
 
     /// Asks, and waits for the answer as long as the time-out.
     pub fn ask(&self, body: Vec<u8>) -> Result<Bytes, RemoteError> {
-        self.ask_until(body, self.deadline())
+        self.ask_until(body, Instant::now() + self.timeout)
     }
 
     /// Asks, and waits for the answer until the deadline.
