@@ -42,6 +42,12 @@ enum Condition {
 
 use Condition::*;
 
+impl Condition {
+    fn is_of_response(self) -> bool {
+        matches!(self, AnswerInside | AnswerIs | IsNxDomain | TwoAddresses)
+    }
+}
+
 const CONDITIONS: [(Condition, &str); 12] = [
     (True, "true"),
     (False, "false"),
@@ -145,7 +151,7 @@ fn is_within(address: &str, v4: &str, v6: u16) -> bool {
 }
 
 /// Whether a condition holds; none is an error.
-fn holds(condition: Condition, question: &Question, is_response: bool, address: Option<&str>) -> Option<bool> {
+fn holds(condition: Condition, question: &Question, address: Option<&str>) -> Option<bool> {
     Some(match condition {
         True => true,
         False | NotSet => false,
@@ -155,8 +161,8 @@ fn holds(condition: Condition, question: &Question, is_response: bool, address: 
         ClientInside => is_within(question.client, "10.", 0xfd00),
         AnswerInside => address.is_some_and(|address| is_within(address, "192.0.2.", 0x2001)),
         AnswerIs => address == Some("198.51.100.1"),
-        IsNxDomain => is_response && question.is_nx_domain,
-        TwoAddresses => is_response && question.addresses.len() > 1,
+        IsNxDomain => question.is_nx_domain,
+        TwoAddresses => question.addresses.len() > 1,
         Fails => return None,
     })
 }
@@ -164,7 +170,7 @@ fn holds(condition: Condition, question: &Question, is_response: bool, address: 
 /// What a list says of one address: none is an error.
 fn of_list(list: &List, question: &Question, address: Option<&str>) -> Option<Action> {
     for (action, condition) in &list.rules {
-        if holds(*condition, question, list.is_response, address)? && *action != Action::Log {
+        if holds(*condition, question, address)? && *action != Action::Log {
             return Some(*action);
         }
     }
@@ -280,6 +286,8 @@ fn list() -> impl Strategy<Value = List> {
         .prop_map(|(is_response, zones, mut rules, default, passthrough)| {
             // An answer cannot be redirected.
             rules.retain(|(action, _)| !(is_response && *action == Action::Redirect));
+            // A query has nothing of its answer yet.
+            rules.retain(|(_, condition)| is_response || !condition.is_of_response());
             List { is_response, zones, rules, default, passthrough }
         })
 }
