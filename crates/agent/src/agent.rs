@@ -349,18 +349,20 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
 
     /// Looks up the names that nobody publishes anew, and opens what was found.
     fn renew(&mut self) {
-        let (servers, learner) = {
+        let (servers, learner, is_blocked) = {
             let state = lock(&self.state);
-            (state.dns.server.upstreams.clone(), state.node.learner().clone())
+            let is_blocked = state.publisher.as_ref().is_some_and(|publisher| publisher.blocked().is_some());
+            (state.dns.server.upstreams.clone(), state.node.learner().clone(), is_blocked)
         };
-        let renewing = Renewing { published: &self.elsewhere, servers, rules: &*learner };
-        let Renewal { heard, kept } = self.renewals.turn(&renewing);
+        let renewing = Renewing { published: &self.elsewhere, servers, is_blocked, rules: &*learner };
+        let Renewal { heard, kept, to_publish } = self.renewals.turn(&renewing);
         if !heard.is_empty() {
             self.open(&heard);
         }
         if let Err(error) = learner.keep(&kept) {
             warn!(%error, "cannot keep what rules deny by name");
         }
+        learner.publish(&to_publish);
     }
 
     /// Whether the kernel has to be told.

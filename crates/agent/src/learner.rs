@@ -13,7 +13,7 @@ use namewall_dataplane::nft::Nft;
 use namewall_dns::wire::Addresses;
 use namewall_dns::{Answer, Learn, LearnError, Opens};
 use namewall_policy::bits::BitSet;
-use namewall_policy::domain::{DomainName, RulePattern};
+use namewall_policy::domain::{DomainName, DomainPattern, RulePattern};
 use namewall_policy::lease::{LeaseRef, Lifetimes, Refusal, Walk};
 use namewall_policy::{Instant, Lease};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -147,6 +147,24 @@ impl<D: Dataplane> Learner<D> {
             return Vec::new();
         }
         self.enforcer.leases().table().ending(self.enforcer.now() + within, RulePattern::denies)
+    }
+
+    /// The leases of some patterns that rules allow, and that end within this time.
+    pub fn ending_answers(&self, within: Duration, wanted: &dyn Fn(&DomainPattern) -> bool) -> Vec<Lease> {
+        let now = self.enforcer.now();
+        let is_wanted = |pattern: &RulePattern| !pattern.denies() && wanted(&pattern.names);
+        let mut ending = self.enforcer.leases().table().ending(now + within, is_wanted);
+        ending.retain(|lease| lease.expiry > now);
+        ending
+    }
+
+    /// Publishes what lookups of this node have found.
+    pub fn publish(&self, found: &[Heard]) {
+        let Some(share) = self.share.get() else { return };
+        for same in found.chunk_by(|one, next| one.name == next.name) {
+            let addresses: Vec<_> = same.iter().map(|one| (one.address, one.left)).collect();
+            share.note(&same[0].name, &addresses);
+        }
     }
 
     /// Grants leases again until they expire.

@@ -35,6 +35,7 @@ mod takeover;
 #[cfg(test)]
 mod testing;
 mod tunnels;
+mod unpublished;
 mod upstreams;
 mod warning;
 

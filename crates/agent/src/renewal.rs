@@ -1,14 +1,16 @@
 //! Keeps names open by lookups of this node's own (S6.1): names that other nodes
 //! have published, and that nobody publishes anew when their TTL is over, since
-//! the API server or the controller is away (S8.7).
+//! the API server or the controller is away (S8.7); and names that this node has
+//! opened itself meanwhile, and that it cannot publish.
 
 use crate::denied_names::{DeniedNames, Known};
 use crate::learner::Learner;
 use crate::share::Heard;
 use crate::sharing::{LearnedElsewhere, PublishedName};
+use crate::unpublished::Unpublished;
 use namewall_dataplane::Dataplane;
 use namewall_dns::lookup::{Done, Lookups, NO_SUCH_NAME, Order};
-use namewall_policy::domain::DomainName;
+use namewall_policy::domain::{DomainName, DomainPattern};
 use namewall_policy::{Instant, Lease};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -39,6 +41,7 @@ const MOST_UNDER_WAY: usize = 256;
 pub struct Renewals {
     names: BTreeMap<String, Renewed>,
     denied: DeniedNames,
+    unpublished: Unpublished,
     under_way: BTreeSet<String>,
     /// Names that are due, and whose lookup cannot be made yet.
     waiting: Vec<String>,
@@ -59,6 +62,8 @@ struct Renewed {
 pub struct Renewing<'a> {
     pub published: &'a LearnedElsewhere,
     pub servers: Vec<SocketAddr>,
+    /// True while this node cannot publish what it learns.
+    pub is_blocked: bool,
     /// What the rules of this node say of names.
     pub rules: &'a dyn RenewalRules,
 }
@@ -73,6 +78,9 @@ pub trait RenewalRules {
 
     /// The leases of patterns that a rule denies, and that end within this time or have ended.
     fn ending_denials(&self, within: Duration) -> Vec<Lease>;
+
+    /// The leases of some patterns that rules allow, and that end within this time.
+    fn ending_answers(&self, within: Duration, wanted: &dyn Fn(&DomainPattern) -> bool) -> Vec<Lease>;
 }
 
 impl<D: Dataplane> RenewalRules for Learner<D> {
@@ -87,6 +95,10 @@ impl<D: Dataplane> RenewalRules for Learner<D> {
     fn ending_denials(&self, within: Duration) -> Vec<Lease> {
         Self::ending_denials(self, within)
     }
+
+    fn ending_answers(&self, within: Duration, wanted: &dyn Fn(&DomainPattern) -> bool) -> Vec<Lease> {
+        Self::ending_answers(self, within, wanted)
+    }
 }
 
 /// What is to be opened now.
@@ -95,13 +107,15 @@ pub struct Renewal {
     pub heard: Vec<Heard>,
     /// Leases of denied names, to be granted again (S8.7).
     pub kept: Vec<Lease>,
+    /// What was found of names that no object has, to be published.
+    pub to_publish: Vec<Heard>,
 }
 
 impl Renewals {
     pub fn new(lookups: Box<dyn Lookups>) -> Self {
-        let (names, denied) = (BTreeMap::new(), DeniedNames::default());
+        let (names, denied, unpublished) = (BTreeMap::new(), DeniedNames::default(), Unpublished::default());
         let (under_way, waiting) = (BTreeSet::new(), Vec::new());
-        Self { names, denied, under_way, waiting, lookups, look_at: Instant::default() }
+        Self { names, denied, unpublished, under_way, waiting, lookups, look_at: Instant::default() }
     }
 
     /// Orders the lookups that are due, and returns what others have found, to be opened.
@@ -112,13 +126,15 @@ impl Renewals {
         if done.is_empty() && !is_time {
             return Renewal::default();
         }
-        let published = renewing.published.names();
+        let mut published = renewing.published.names();
+        let unpublished = self.unpublished(renewing, &published, is_time);
+        published.extend(unpublished.names());
         // What is published anew, or no longer, is not ours to keep.
         let is_ours = |name: &str, renewed: &Renewed| {
             published.get(name).is_some_and(|known| known.due() + WAIT <= now.max(renewed.due))
         };
         self.names.retain(|name, renewed| is_ours(name, renewed));
-        let mut heard = Vec::new();
+        let (mut heard, mut to_publish) = (Vec::new(), Vec::new());
         for one in done {
             self.under_way.remove(&one.name);
             let is_denied = self.denied.take(&one, now);
@@ -130,7 +146,11 @@ impl Renewals {
                 continue;
             };
             let renewed = self.renew(&one, known, renewing.published);
-            heard.extend(renewed.heard(&one.name, now));
+            let found = renewed.heard(&one.name, now);
+            if renewed.failures == 0 && unpublished.has(&one.name) {
+                to_publish.extend_from_slice(&found);
+            }
+            heard.extend(found);
             self.names.insert(one.name, renewed);
         }
         let mut kept = Vec::new();
@@ -142,7 +162,40 @@ impl Renewals {
             self.order(renewing, &published, now);
             heard.extend(self.postpone(grace, &published, now));
         }
-        Renewal { heard, kept }
+        drop(published);
+        self.unpublished = unpublished;
+        Renewal { heard, kept, to_publish }
+    }
+
+    /// The names that this node has opened and that no object has. They are taken out, and to be put back.
+    fn unpublished(
+        &mut self,
+        renewing: &Renewing<'_>,
+        published: &BTreeMap<&str, PublishedName>,
+        is_time: bool,
+    ) -> Unpublished {
+        let now = renewing.published.now();
+        let mut unpublished = std::mem::take(&mut self.unpublished);
+        if !is_time {
+            return unpublished;
+        }
+        // One that DNS says is gone, or that has had no answer for so long that it is closed, is forgotten.
+        let is_over = |renewed: &Renewed| {
+            let is_closed = renewed.failures > MOST_FAILURES && renewed.addresses.is_empty();
+            (renewed.is_gone || is_closed) && renewed.due <= now
+        };
+        unpublished.retain(|name| {
+            let is_used = DomainName::parse_recorded(name).is_ok_and(|name| renewing.rules.renews(&name));
+            is_used && !published.contains_key(name) && !self.names.get(name).is_some_and(is_over)
+        });
+        let grace = renewing.rules.grace();
+        // While writes succeed, a name that no object has is one that an object gave up or cannot hold.
+        if renewing.is_blocked {
+            let is_shared = |pattern: &DomainPattern| renewing.published.shares(pattern);
+            let ending = renewing.rules.ending_answers(grace.max(KEEP_BEFORE), &is_shared);
+            unpublished.add(ending, grace, published);
+        }
+        unpublished
     }
 
     /// All that has not ended.
@@ -295,11 +348,22 @@ mod tests {
     }
 
     /// Rules that renew all names or none, and deny nothing.
-    struct Renews(bool);
+    struct Renews {
+        all: bool,
+        now: Instant,
+        /// What pods of the node have opened.
+        asked: Vec<Lease>,
+    }
+
+    impl Renews {
+        fn all(all: bool) -> Self {
+            Self { all, now: Instant::default(), asked: Vec::new() }
+        }
+    }
 
     impl RenewalRules for Renews {
         fn renews(&self, _name: &DomainName) -> bool {
-            self.0
+            self.all
         }
 
         fn grace(&self) -> Duration {
@@ -308,6 +372,12 @@ mod tests {
 
         fn ending_denials(&self, _within: Duration) -> Vec<Lease> {
             Vec::new()
+        }
+
+        fn ending_answers(&self, within: Duration, wanted: &dyn Fn(&DomainPattern) -> bool) -> Vec<Lease> {
+            let by = self.now + within;
+            let is_ending = |one: &&Lease| one.expiry > self.now && one.expiry <= by && wanted(&one.pattern.names);
+            self.asked.iter().filter(is_ending).cloned().collect()
         }
     }
 
@@ -320,6 +390,9 @@ mod tests {
         /// Until when each address is open, by what was returned.
         open: BTreeMap<IpAddr, Instant>,
         lookups: usize,
+        is_blocked: bool,
+        asked: Vec<Lease>,
+        to_publish: Vec<Heard>,
     }
 
     impl Outage {
@@ -331,7 +404,9 @@ mod tests {
             let says = Arc::new(Mutex::new(Ok(vec![(address(1), 30)])));
             let dns = Fake { says, asked: Arc::default(), at_a_time: Arc::new(Mutex::new(usize::MAX)) };
             let open = BTreeMap::from([(address(1), elsewhere.now() + Duration::from_secs(30) + GRACE)]);
-            Self { clock, elsewhere, renewals: Renewals::new(Box::new(dns.clone())), dns, open, lookups: 0 }
+            let renewals = Renewals::new(Box::new(dns.clone()));
+            let (asked, to_publish) = (Vec::new(), Vec::new());
+            Self { clock, elsewhere, renewals, dns, open, lookups: 0, is_blocked: true, asked, to_publish }
         }
 
         fn answer(&self, found: Found) {
@@ -350,10 +425,19 @@ mod tests {
                 self.clock.advance(Duration::from_millis(250));
                 let published = &self.elsewhere;
                 let servers = vec![([192, 0, 2, 53], 53).into()];
-                let heard = self.renewals.turn(&Renewing { published, servers, rules: &Renews(true) }).heard;
-                self.lookups += self.dns.asked.lock().expect("no panic").len();
                 let now = self.elsewhere.now();
-                self.open.extend(heard.into_iter().map(|one| (one.address, now + one.left + GRACE)));
+                let rules = Renews { all: true, now, asked: self.asked.clone() };
+                let is_blocked = self.is_blocked;
+                let renewing = Renewing { published, servers, is_blocked, rules: &rules };
+                let Renewal { heard, to_publish, .. } = self.renewals.turn(&renewing);
+                self.lookups += self.dns.asked.lock().expect("no panic").len();
+                self.to_publish.extend(to_publish);
+                for Heard { name, address, left } in heard {
+                    let expiry = now + left + GRACE;
+                    let is_it = |lease: &&mut Lease| lease.name == name && lease.address == address;
+                    self.asked.iter_mut().filter(is_it).for_each(|lease| lease.expiry = expiry);
+                    self.open.insert(address, expiry);
+                }
                 closed += u64::from(self.open.get(&address).is_none_or(|until| *until <= now));
             }
             closed / 4
@@ -504,6 +588,69 @@ mod tests {
         assert_eq!(node.lookups, 0, "no rule has it any more");
     }
 
+    /// A pod asks for a name of which an object exists, and nobody can write what it learned.
+    fn asked_while_nobody_can_write() -> Outage {
+        let mut node = Outage::new();
+        let mut empty = object(0, 0);
+        empty.status.resolved_names.clear();
+        node.elsewhere = LearnedElsewhere::new(Arc::new(node.clock.clone()));
+        node.elsewhere.take(vec![(empty.key.clone(), Some(empty))]);
+        let name = DomainName::parse_recorded(NAME).expect("a name");
+        let pattern = RulePattern::allow(DomainPattern::Exact(name.clone()));
+        let expiry = node.elsewhere.now() + Duration::from_secs(35);
+        let asked_by = Some([10, 244, 0, 5].into());
+        node.asked.push(Lease { pattern, name, address: address(1), expiry, asked_by });
+        node
+    }
+
+    #[test]
+    fn s8_7_a_name_that_could_not_be_published_stays_open_and_is_published_later() {
+        let mut node = asked_while_nobody_can_write();
+        assert_eq!(node.pass(600, address(1)), 0);
+        assert!((15..=25).contains(&node.lookups), "once for each TTL: {}", node.lookups);
+        assert!(node.to_publish.len() >= 15, "{:?}", node.to_publish);
+        tell(&mut node.elsewhere, 1_000, 300);
+        (node.lookups, node.to_publish) = (0, Vec::new());
+        node.pass(200, address(1));
+        assert_eq!((node.lookups, node.to_publish.len()), (0, 0), "an object has it");
+    }
+
+    #[test]
+    fn s8_7_a_name_that_could_not_be_published_closes_when_dns_does_not_return_it() {
+        let mut node = asked_while_nobody_can_write();
+        node.pass(60, address(1));
+        node.answer(Err(NO_SUCH_NAME.to_owned()));
+        node.pass(40, address(1));
+        assert_eq!(node.pass(10, address(1)), 10);
+        node.lookups = 0;
+        node.pass(60, address(1));
+        assert_eq!(node.lookups, 0);
+    }
+
+    #[test]
+    fn s8_7_a_name_that_could_not_be_published_stays_open_while_its_lookup_fails_or_waits() {
+        let mut node = asked_while_nobody_can_write();
+        node.answer(Err("Timeout".to_owned()));
+        assert_eq!(node.pass(55, address(1)), 0, "TTL, and five tries");
+        node.pass(20, address(1));
+        assert_eq!(node.pass(20, address(1)), 20, "it has an end");
+        let mut node = asked_while_nobody_can_write();
+        node.slow_down(0);
+        assert_eq!(node.pass(300, address(1)), 0, "it may still be answered");
+    }
+
+    #[test]
+    fn a_name_without_an_object_or_that_an_object_does_not_take_is_not_renewed() {
+        let mut node = asked_while_nobody_can_write();
+        node.is_blocked = false;
+        node.pass(60, address(1));
+        assert_eq!(node.lookups, 0, "it lasts for its TTL and grace (S6.3)");
+        let mut node = asked_while_nobody_can_write();
+        node.elsewhere = LearnedElsewhere::new(Arc::new(node.clock.clone()));
+        node.pass(60, address(1));
+        assert_eq!(node.lookups, 0, "it lasts for its TTL and grace (S6.3)");
+    }
+
     #[test]
     fn a_name_that_does_not_exist_any_more_closes() {
         let mut node = Outage::new();
@@ -550,11 +697,11 @@ mod tests {
         tell(&mut node.elsewhere, 9_000, 30);
         node.clock.advance(Duration::from_secs(40));
         let published = &node.elsewhere;
-        node.renewals.turn(&Renewing { published, servers: Vec::new(), rules: &Renews(false) });
+        node.renewals.turn(&Renewing { published, servers: Vec::new(), is_blocked: false, rules: &Renews::all(false) });
         assert_eq!(node.dns.asked.lock().expect("no panic").len(), 0);
         node.clock.advance(Duration::from_secs(2));
         let published = &node.elsewhere;
-        node.renewals.turn(&Renewing { published, servers: Vec::new(), rules: &Renews(true) });
+        node.renewals.turn(&Renewing { published, servers: Vec::new(), is_blocked: false, rules: &Renews::all(true) });
         assert_eq!(node.dns.asked.lock().expect("no panic").len(), 1);
     }
 }

@@ -5,7 +5,7 @@ use crate::share::{Heard, Share};
 use namewall_cluster::Key;
 use namewall_cluster::kinds::dns_name_resolver::unresolved_message;
 use namewall_kubernetes::{NameObject, Outcome, Publisher, SharedAddress};
-use namewall_policy::domain::DomainName;
+use namewall_policy::domain::{DomainName, DomainPattern};
 use namewall_policy::lease::Lifetimes;
 use namewall_policy::{Instant, Lease};
 use namewall_runtime::Clock;
@@ -51,6 +51,8 @@ impl Share for Publishing {
 #[derive(Debug)]
 pub struct LearnedElsewhere {
     objects: BTreeMap<Key, BTreeMap<(String, IpAddr), PublishedAddress>>,
+    /// What each object is for.
+    patterns: BTreeMap<Key, String>,
     /// The messages about names that could not be resolved.
     unresolved: BTreeMap<Key, Vec<String>>,
     /// Names that an object lost after lookups had failed, after nobody could write them for longer than their TTL, or
@@ -91,6 +93,12 @@ pub(crate) struct PublishedName {
 }
 
 impl PublishedName {
+    /// No object has it; these addresses are known by an answer, each with the end of its TTL.
+    pub(crate) fn unpublished(addresses: BTreeMap<IpAddr, Instant>, is_collected: bool) -> Self {
+        let last = (0, addresses.values().min().copied().unwrap_or_default());
+        Self { addresses, is_collected, last, is_failing: true, is_lost: true }
+    }
+
     #[cfg(test)]
     pub(crate) fn known_until(addresses: BTreeMap<IpAddr, Instant>, due: Instant) -> Self {
         Self { addresses, is_collected: false, last: (0, due), is_failing: false, is_lost: false }
@@ -111,7 +119,8 @@ impl LearnedElsewhere {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (objects, unresolved, lost) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let (deleted, maximum) = (BTreeSet::new(), Lifetimes::default().maximum);
-        Self { objects, unresolved, lost, deleted, has_begun: false, clock, maximum }
+        let patterns = BTreeMap::new();
+        Self { objects, patterns, unresolved, lost, deleted, has_begun: false, clock, maximum }
     }
 
     /// What every longer TTL counts as, from now on.
@@ -129,6 +138,7 @@ impl LearnedElsewhere {
         for (key, object) in changed {
             let before = self.objects.remove(&key).unwrap_or_default();
             self.unresolved.remove(&key);
+            self.patterns.remove(&key);
             let mut lost = self.lost.remove(&key).unwrap_or_default();
             let Some(object) = object else {
                 self.deleted.extend(before.into_keys().map(|(name, _)| name).chain(lost));
@@ -176,10 +186,18 @@ impl LearnedElsewhere {
                 self.lost.insert(key.clone(), lost);
             }
             heard.extend(unexpired(&addresses, now));
+            self.patterns.insert(key.clone(), object.pattern);
             self.objects.insert(key, addresses);
         }
         self.has_begun = true;
         heard
+    }
+
+    /// Whether an object is for the names of a pattern.
+    pub(crate) fn shares(&self, pattern: &DomainPattern) -> bool {
+        let wildcard = if matches!(pattern, DomainPattern::Exact(_)) { "" } else { "*." };
+        let written = format!("{wildcard}{}.", pattern.domain());
+        self.patterns.values().any(|known| *known == written)
     }
 
     /// Takes the leases that an earlier process has left, in place of objects that cannot be listed yet.

@@ -26,8 +26,9 @@ impl NodeNames {
     /// One turn of the loop. It runs in the node's network namespace, which its lookups start from.
     pub(crate) fn turn(&mut self, node: &Node, servers: &[SocketAddr]) -> Result<(), Error> {
         let learner = node.learner();
-        let renewing = Renewing { published: &self.elsewhere, servers: servers.to_vec(), rules: &**learner };
-        let Renewal { heard, kept } = self.renewals.turn(&renewing);
+        let servers = servers.to_vec();
+        let renewing = Renewing { published: &self.elsewhere, servers, is_blocked: false, rules: &**learner };
+        let Renewal { heard, kept, .. } = self.renewals.turn(&renewing);
         learner.hear(&heard).map_err(Error::Names)?;
         learner.keep(&kept).map_err(Error::Names)
     }

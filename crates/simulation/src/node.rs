@@ -15,7 +15,7 @@ use namewall_dataplane::memory::Memory;
 use namewall_dataplane::render::Scope;
 use namewall_dns::lookup::Found;
 use namewall_dns::{Answer, Learn};
-use namewall_kubernetes::{Environment, Watch};
+use namewall_kubernetes::{Environment, Publisher, Watch};
 use namewall_policy::domain::DomainName;
 use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::{Instant, compile};
@@ -68,6 +68,7 @@ impl SimulatedNode {
 struct Running {
     node: Node<Memory>,
     watch: Watch,
+    publisher: Arc<Publisher>,
     elsewhere: LearnedElsewhere,
     renewals: Renewals,
 }
@@ -98,9 +99,10 @@ impl Running {
         };
         let node = Node::new(place.memory.clone(), settings, clock.clone());
         let publisher = watch.publisher(ResolverSettings::default()).within(vec!["namewall".to_owned()]);
-        node.learner().share_with(Arc::new(WithoutHold(Publishing::new(Arc::new(publisher)))));
+        let publisher = Arc::new(publisher);
+        node.learner().share_with(Arc::new(WithoutHold(Publishing::new(publisher.clone()))));
         let renewals = Renewals::new(Box::new(dns.lookups()));
-        Self { node, watch, elsewhere: LearnedElsewhere::new(clock), renewals }
+        Self { node, watch, publisher, elsewhere: LearnedElsewhere::new(clock), renewals }
     }
 
     /// Takes what has changed in the cluster, as the loop of an agent does.
@@ -124,10 +126,12 @@ impl Running {
     fn renew(&mut self) {
         let servers = vec![([10, 96, 0, 10], 53).into()];
         let learner = self.node.learner().clone();
-        let renewing = Renewing { published: &self.elsewhere, servers, rules: &*learner };
-        let Renewal { heard, kept } = self.renewals.turn(&renewing);
+        let is_blocked = self.publisher.blocked().is_some();
+        let renewing = Renewing { published: &self.elsewhere, servers, is_blocked, rules: &*learner };
+        let Renewal { heard, kept, to_publish } = self.renewals.turn(&renewing);
         self.open(&heard);
         learner.keep(&kept).expect("memory refuses nothing");
+        learner.publish(&to_publish);
     }
 
     fn open(&self, heard: &[Heard]) {

@@ -2,8 +2,10 @@
 //! `SCHEDULES` and `FIRST_SEED` run more of them: `SCHEDULES=1 FIRST_SEED=17` is
 //! seed 17 again.
 
+use namewall_kubernetes::api::{ApiError, Request, Verb};
 use namewall_kubernetes::testing::Faults;
 use namewall_simulation::{Schedule, TTL};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::Instant;
@@ -77,4 +79,32 @@ fn s8_7_a_node_that_is_cut_off_for_an_hour_follows_dns_by_itself() {
     schedule.cluster.cut_off(0, false);
     schedule.pass(300);
     assert!(schedule.has_all_names() && schedule.open[0] == schedule.open[1], "{:?}", schedule.open);
+}
+
+/// A pod asks for names one after the other, each hardly more than once.
+#[test]
+fn s8_7_names_that_pods_ask_for_while_writes_are_refused_stay_open_and_are_shared_later() {
+    let mut schedule = Schedule::new(5);
+    schedule.pass(60);
+    for number in 0..200 {
+        let name = format!("late-{number}.example.com.");
+        schedule.cluster.dns.set(&name, &[([203, 0, 113, number].into(), TTL as u32)]);
+        schedule.cluster.nodes[0].0.asks_for.push(name);
+    }
+    schedule.cluster.server.refuse(|request: &Request| {
+        let throttled = ApiError::Refused { code: 429, message: "refused by the test".to_owned() };
+        matches!(request.verb, Verb::ReplaceStatus(_)).then_some(throttled)
+    });
+    schedule.cluster.restart_node(0);
+    let mut late = BTreeSet::new();
+    for second in 0..300 {
+        schedule.pass(1);
+        let closed: Vec<_> = late.difference(&schedule.open[0]).collect();
+        assert!(closed.is_empty(), "{closed:?} after {second} s");
+        late.extend(schedule.open[0].iter().filter(|(name, _)| name.starts_with("late-")).cloned());
+    }
+    assert!(late.len() > 30, "{}", late.len());
+    schedule.cluster.server.refuse(|_: &Request| None);
+    schedule.pass(120);
+    assert!(late.is_subset(&schedule.open[1]), "{:?}", late.difference(&schedule.open[1]));
 }

@@ -145,7 +145,13 @@ impl Writer {
 
     fn count(&self, key: &Key, batch: &Batch, done: Result<Written, ApiError>) {
         let (count, counts) = (noted_count(batch), &self.progress.counts);
-        self.progress.blocked.remove(key);
+        let blocked = &self.progress.blocked;
+        match &done {
+            // What is over is not written any more, which says nothing about the object.
+            Ok(Written { late: Some(_), .. }) if self.over(batch) > 0 => {}
+            Ok(_) => blocked.remove(key),
+            Err(error) => blocked.put(key, error.to_string(), self.environment.clock.now()),
+        }
         let (failed, error) = match done {
             Ok(Written { conflicts, late }) => {
                 counts.conflicts.fetch_add(conflicts, Ordering::Relaxed);
