@@ -163,7 +163,7 @@ impl<D: Dataplane> Learner<D> {
         let Some(share) = self.share.get() else { return };
         for same in found.chunk_by(|one, next| one.name == next.name) {
             let addresses: Vec<_> = same.iter().map(|one| (one.address, one.left)).collect();
-            share.note(&same[0].name, &addresses);
+            share.note(None, &same[0].name, &addresses);
         }
     }
 
@@ -432,7 +432,7 @@ impl<D: Dataplane> Learner<D> {
                 }
             }
             if let Some((share, opened)) = shared.filter(|_| leased.opens != Opens::Nothing) {
-                share.note(&name, &opened);
+                share.note(Some(client), &name, &opened);
             }
         }
         leased

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// Tells others what was learned.
 pub trait Share: Debug + Send + Sync {
-    /// Notes what an answer said of a name. Waits for nothing.
-    fn note(&self, name: &DomainName, addresses: &[(IpAddr, Duration)]);
+    /// Notes what an answer to a client said of a name, or a lookup of this node's own. Waits for nothing.
+    fn note(&self, client: Option<IpAddr>, name: &DomainName, addresses: &[(IpAddr, Duration)]);
 
     /// Waits until what was noted is told, for as long as a client can be kept waiting.
     fn finish(&self);

@@ -36,10 +36,10 @@ impl Publishing {
 }
 
 impl Share for Publishing {
-    fn note(&self, name: &DomainName, addresses: &[(IpAddr, Duration)]) {
+    fn note(&self, client: Option<IpAddr>, name: &DomainName, addresses: &[(IpAddr, Duration)]) {
         let seconds = |ttl: &Duration| u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
         let found = addresses.iter().map(|(address, ttl)| (*address, seconds(ttl))).collect();
-        self.publisher.note(&format!("{name}."), &Outcome::Found(found));
+        self.publisher.note_for(client, &format!("{name}."), &Outcome::Found(found));
     }
 
     fn finish(&self) {

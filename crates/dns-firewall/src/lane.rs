@@ -94,11 +94,7 @@ impl Lane {
     }
 
     /// What the engine says at once; else it has to be waited for. If its queue is full, it has failed.
-    pub(crate) fn begin(
-        &self,
-        message: &Message<'_>,
-        ask: Ask<'_>,
-    ) -> Result<Said, MustWait> {
+    pub(crate) fn begin(&self, message: &Message<'_>, ask: Ask<'_>) -> Result<Said, MustWait> {
         let Ask { key, until, meter } = ask;
         let begun = Instant::now();
         let ended_now = |judged| Ok(ended(judged, begun, meter, self.default_decision.as_deref()));

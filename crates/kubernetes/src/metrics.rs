@@ -32,8 +32,8 @@ const WATCH_FAILING: Metric =
     Metric::gauge("namewall_watch_failing", "1 while a kind cannot be listed or watched.").by(&[KIND]);
 const SHARED_LOOKUPS: Metric = Metric::counter(
     "namewall_shared_lookups_total",
-    "Results of lookups for DNSNameResolvers: written, failed, left_out if too many waited, refused if no object can \
-     hold the name.",
+    "Results of lookups for DNSNameResolvers: written, failed, left_out if too many waited or the client has its \
+     share of names, refused if no object can hold the name.",
 )
 .by(&[RESULT]);
 const SHARED_CONFLICTS: Metric = Metric::counter(

@@ -78,8 +78,8 @@ struct Running {
 struct WithoutHold(Publishing);
 
 impl Share for WithoutHold {
-    fn note(&self, name: &DomainName, addresses: &[(IpAddr, Duration)]) {
-        self.0.note(name, addresses);
+    fn note(&self, client: Option<IpAddr>, name: &DomainName, addresses: &[(IpAddr, Duration)]) {
+        self.0.note(client, name, addresses);
     }
 
     fn finish(&self) {}

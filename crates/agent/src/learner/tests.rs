@@ -181,7 +181,7 @@ fn an_answer_that_cannot_be_read_opens_nothing() {
 struct Published(Mutex<Vec<String>>);
 
 impl Share for Published {
-    fn note(&self, name: &DomainName, addresses: &[(IpAddr, Duration)]) {
+    fn note(&self, _client: Option<IpAddr>, name: &DomainName, addresses: &[(IpAddr, Duration)]) {
         self.0.lock().unwrap().push(format!("{name} {addresses:?}"));
     }
 

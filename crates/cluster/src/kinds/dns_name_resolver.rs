@@ -118,6 +118,11 @@ impl ResolvedName {
 }
 
 impl Status {
+    /// Whether it has an entry for the name.
+    pub fn has(&self, name: &str) -> bool {
+        self.resolved_names.iter().any(|item| item.dns_name == name)
+    }
+
     /// The names without any address, each with the reason.
     pub fn unresolved(&self) -> impl Iterator<Item = (&str, &str)> {
         let without = self.resolved_names.iter().filter(|item| item.resolved_addresses.is_empty());

@@ -115,7 +115,11 @@ fn s9_5_all_that_is_wrong_is_told_at_once() {
 #[test]
 fn s9_5_what_no_query_has_is_refused() {
     for fact in ["response_ip", "response_ips", "response/ips", "rcode", "rsize", ">rflags"] {
-        let rule = |point| format!(".:53 {{\n forward . 192.0.2.53\n firewall {point} {{\n  block len([{fact}]) == 0\n  default allow\n }}\n}}");
+        let rule = |point| {
+            format!(
+                ".:53 {{\n forward . 192.0.2.53\n firewall {point} {{\n  block len([{fact}]) == 0\n  default allow\n }}\n}}"
+            )
+        };
         let why = refused(&rule("query"));
         assert!(why.contains("Corefile:4:") && why.contains("a query has no `"), "{fact}: {why}");
         assert_eq!(Firewall::new(&rule("response")).warnings, [""; 0], "{fact}");

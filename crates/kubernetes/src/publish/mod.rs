@@ -13,6 +13,7 @@
 mod blocked;
 mod noted;
 mod parts;
+mod shares;
 mod slow;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,9 @@ use namewall_cluster::Key;
 use namewall_cluster::kinds::dns_name_resolver::Status;
 use namewall_cluster::resolver::{DeniedNames, Lookup, Resolver, Settings, is_storable};
 use noted::Noted;
+use shares::{NewName, Shares};
 use slow::Slow;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -43,7 +46,7 @@ pub struct Published {
     pub written: u64,
     pub conflicts: u64,
     pub failed: u64,
-    /// Not even tried: too many waited.
+    /// Not even tried: too many waited, or the client has its share of names in objects.
     pub left_out: u64,
     /// Answers that went out before it was written.
     pub late: u64,
@@ -86,6 +89,7 @@ struct Progress {
     trouble: LastTrouble,
     blocked: BlockedObjects,
     slow: Slow,
+    shares: Mutex<Shares>,
 }
 
 /// The last name that could not be written, and why.
@@ -112,6 +116,11 @@ impl Publisher {
     /// Notes the result of a lookup of a name, which is lower case and has its last dot. Returns whether an object
     /// is being written because of it.
     pub fn note(&self, name: &str, outcome: &Outcome) -> bool {
+        self.note_for(None, name, outcome)
+    }
+
+    /// The same of a name that a client has asked for. It has a share of the names of wildcards (S6.5).
+    pub fn note_for(&self, client: Option<IpAddr>, name: &str, outcome: &Outcome) -> bool {
         if self.is_finished() {
             // All that came before is written: the API server has caught up.
             self.progress.slow.end();
@@ -129,6 +138,16 @@ impl Publisher {
             };
             let objects = known.names.matching(name).filter(|one| is_ours(&one.key));
             let changed = parts::concerned(objects, name, |one| would_change(&one.pattern, &one.status));
+            let is_listed = |name: &str| known.names.matching(name).any(|one| one.status.has(name));
+            let is_collected = changed.iter().all(|one| one.pattern != name);
+            if let Some(client) = client.filter(|_| !changed.is_empty() && is_collected && !is_listed(name)) {
+                let mut shares = self.progress.shares.lock().unwrap_or_else(PoisonError::into_inner);
+                let new = NewName { client, name, now: self.environment.clock.now() };
+                if !shares.admit(new, is_listed) {
+                    self.progress.counts.left_out.fetch_add(1, Ordering::Relaxed);
+                    return false;
+                }
+            }
             changed.into_iter().map(|one| one.key.clone()).collect()
         };
         if !concerned.is_empty() && !is_storable(name) {

@@ -21,7 +21,7 @@ pub(super) fn concerned<'o>(
     let mut concerned = Vec::new();
     for mut parts in wildcards.into_values() {
         parts.sort_by(|one, other| one.key.cmp(&other.key));
-        let has_it = |part: &&NameObject| part.status.resolved_names.iter().any(|item| item.dns_name == name);
+        let has_it = |part: &&NameObject| part.status.has(name);
         let is_known = parts.iter().any(has_it);
         let (changed, same): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| would_change(part));
         match is_known {

@@ -280,3 +280,23 @@ fn s8_7_a_failure_that_waits_for_the_server_keeps_the_addresses() {
     assert!(world.simulation.run_until(30 * SECOND, || writer.publisher.is_finished()));
     assert_eq!(world.names(), ["a.example.com."]);
 }
+
+/// One client asks for thousands of names that live long. The names of another client stay, and new ones of it come.
+#[test]
+fn s6_5_a_flood_of_names_by_one_client_leaves_room_in_objects_to_others() {
+    let mut world = World::new(1);
+    let writer = world.writer(0);
+    let (attacker, other) = (Some([10, 0, 0, 66].into()), Some([10, 0, 0, 1].into()));
+    writer.publisher.note_for(other, "before.example.com.", &found(1, 30));
+    for number in 0..3_000 {
+        writer.publisher.note_for(attacker, &format!("flood-{number}.example.com."), &found(66, 3_600));
+    }
+    writer.publisher.note_for(other, "after.example.com.", &found(1, 30));
+    assert!(world.simulation.run_until(60 * SECOND, || writer.publisher.is_finished()));
+    let names = world.names();
+    let has = |name: &str| names.iter().any(|known| known == name);
+    assert!(has("before.example.com.") && has("after.example.com."));
+    assert_eq!(names.len(), shares::MOST_NAMES + 2);
+    let counts = writer.publisher.counts();
+    assert_eq!((counts.left_out, counts.evicted), (2_000, 0));
+}
