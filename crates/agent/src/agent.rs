@@ -142,7 +142,9 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         // An earlier process has stored its leases by now.
         let history = start.history.as_deref().and_then(history::load);
         let this = ThisNode::find(&read.lowered.snapshot, config.node.as_deref()).ok().flatten();
-        let closed = source.pod_blocks(this.as_ref().map(|this| this.name.as_str()));
+        let name = this.as_ref().map(|this| this.name.as_str());
+        let closed = source.pod_blocks(name);
+        read.findings.extend(source.about_pod_network(name, &read.lowered.snapshot));
         let cluster_dns = source.dns_servers();
         let storage = source.storage();
         source.keep();
@@ -289,8 +291,12 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             self.source.keep();
         }
         let mut state = lock(&self.state);
-        state.node.scope_mut().closed = self.source.pod_blocks(state.node_name.as_deref());
-        let done = read.map_err(AgentError::from).and_then(|read| state.enforce(read, &mut self.own));
+        let name = state.node_name.clone();
+        state.node.scope_mut().closed = self.source.pod_blocks(name.as_deref());
+        let done = read.map_err(AgentError::from).and_then(|mut read| {
+            read.findings.extend(self.source.about_pod_network(name.as_deref(), &read.lowered.snapshot));
+            state.enforce(read, &mut self.own)
+        });
         self.retry.ended(done.is_ok(), self.clock.now());
         state.node.meter().changed(done.is_ok());
         match done {

@@ -368,11 +368,18 @@ fn log_refused(refused: &[String], before: &[String]) {
     refused.iter().filter(|text| !before.contains(text)).for_each(|text| warn!("{text}"));
 }
 
+/// Warnings about how this process is set up. Those about policies are for `namewall check`.
+const LOGGED_WARNINGS: [&str; 2] = ["no-pod-network", "state-lost"];
+
 fn log<'a>(findings: impl Iterator<Item = &'a Finding>, kept: impl Iterator<Item = &'a Arc<str>>) {
-    for finding in findings.filter(|finding| finding.severity == Severity::Error) {
-        let Finding { code, object, path, message, source, .. } = finding;
+    for finding in findings {
+        let Finding { severity, code, object, path, message, source } = finding;
         let at = source.as_ref().map(|source| format!("{}:{}:{}", source.file, source.line, source.column));
-        error!(code, object, path, at, "{message}");
+        match severity {
+            Severity::Error => error!(code, object, path, at, "{message}"),
+            Severity::Warning if LOGGED_WARNINGS.contains(code) => warn!(code, object, path, at, "{message}"),
+            _ => {}
+        }
     }
     for file in kept {
         warn!(file = &**file, "the file has an error; its last good version stays in force");

@@ -55,6 +55,17 @@ pub enum LinkError {
     },
 }
 
+impl LinkError {
+    /// True if the interface, or its network namespace, is not there.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Open { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            Self::Ask { source, .. } => matches!(source, NetlinkError::Refused { errno: Errno::ENODEV, .. }),
+            Self::Enter { .. } | Self::Thread(_) => false,
+        }
+    }
+}
+
 /// What the kernel says of a pod's interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PodLink {

@@ -5,7 +5,7 @@ use crate::attachment::{Attachment, AttachmentId};
 use crate::client::{Agent, AskError};
 use crate::environment::{Container, Pod, Request};
 use crate::error::{CniError, Code};
-use crate::link;
+use crate::link::{self, LinkError};
 use crate::network::{NetworkConfig, WhenAgentAway};
 use crate::records::Records;
 use crate::result::PodEnd;
@@ -104,7 +104,8 @@ impl Call<'_> {
             let _ = writeln!(self.log, "{NAME}: {} is of no pod; no agent is told of it", container.id);
             return Ok(result);
         };
-        let mut attachment = self.attachment(container, pod, &result)?;
+        let attachment = self.attachment(container, pod, &result);
+        let mut attachment = attachment.map_err(|error| error.into_error(Code::Io))?;
         // The agent may not enter the pod's network namespace; with these it judges the pod's second interfaces.
         let mut sockets = link::pod_sockets(&container.namespace).map_err(|error| CniError::of(Code::Io, &error))?;
         // Written first: an agent that starts meanwhile finds it.
@@ -155,7 +156,8 @@ impl Call<'_> {
             Some(Err(error)) => return changed(error.to_string()),
             None => return changed(format!("there is no record of {}", container.id)),
         };
-        let now = Attachment { is_inside: known.is_inside, ..self.attachment(container, pod, &result)? };
+        let now = self.attachment(container, pod, &result).map_err(|error| error.into_error(Code::Changed))?;
+        let now = Attachment { is_inside: known.is_inside, ..now };
         if now != known {
             return changed(format!("{} was {known:?} and is {now:?}", container.id));
         }
@@ -167,10 +169,10 @@ impl Call<'_> {
     }
 
     /// A pod at its interface, as the result and the kernel say it.
-    fn attachment(&self, container: &Container, pod: &Pod, result: &Value) -> Result<Attachment, CniError> {
-        let end = PodEnd::read(result, container)?;
-        let link = link::find(&container.namespace, &container.id.interface, &end.host)
-            .map_err(|error| CniError::of(Code::Io, &error))?;
+    fn attachment(&self, container: &Container, pod: &Pod, result: &Value) -> Result<Attachment, AttachmentError> {
+        let end = PodEnd::read(result, container).map_err(AttachmentError::Result)?;
+        let link =
+            link::find(&container.namespace, &container.id.interface, &end.host).map_err(AttachmentError::Link)?;
         let Pod { namespace, name, uid } = pod.clone();
         Ok(Attachment {
             id: container.id.clone(),
@@ -208,6 +210,22 @@ impl Call<'_> {
                 Err(CniError::of(Code::NotAvailable, &error).with_details(details))
             }
             _ => Ok(()),
+        }
+    }
+}
+
+/// Why a result and the kernel do not give an attachment.
+enum AttachmentError {
+    Result(CniError),
+    Link(LinkError),
+}
+
+impl AttachmentError {
+    /// With this code if the interface is not there.
+    fn into_error(self, gone: Code) -> CniError {
+        match self {
+            Self::Result(error) => error,
+            Self::Link(error) => CniError::of(if error.is_gone() { gone } else { Code::Io }, &error),
         }
     }
 }

@@ -233,6 +233,15 @@ fn s8_a_name_in_an_egress_firewall_is_open_on_all_nodes(nodes: &TwoNodes) {
     plane.apply(firewall).unwrap();
     let enforcing = || plane.get(&["clusteregressfirewall", "shut"]).unwrap()["status"]["enforcingNodes"].take();
     world.wait_for(|| enforcing() == 2);
+    // By what the agents themselves have said.
+    let enforced = || {
+        let told = plane.get(&["clusteregressfirewall", "shut"]).unwrap();
+        let mut all = told["status"]["conditions"].as_array().cloned().unwrap_or_default().into_iter();
+        all.find(|one| one["type"] == "Enforced").unwrap_or_default()
+    };
+    world.wait_for(|| enforced()["message"] == "all 2 nodes it is for enforce it");
+    assert_eq!(enforced()["status"], "True");
+    plane.kubectl(&["wait", "clusteregressfirewall/shut", "--timeout=60s", "--for=condition=Enforced"]).unwrap();
 }
 
 /// Whoever has the address of the kube-dns Service answers: here, where there is no kube-proxy, a server outside.

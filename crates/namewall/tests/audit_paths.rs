@@ -85,8 +85,61 @@ fn a_part_that_is_open_is_told_apart_from_the_rest() {
         "[{action: Allow, to: [{nodes: {}}], ports: [{protocol: UDP, port: 53}]}, {action: Deny, to: [{nodes: {}}]}]";
     let (code, paths) = audit(&["n2", "-"], &firewall(but_dns));
     assert_eq!(code, Some(1));
-    let wanted = ["open direct <- shop/web", "closed direct <- shop/web", "outOfReach hostNetwork <- shop/host"];
+    let wanted = [
+        "open direct <- shop/web",
+        "closed direct <- shop/web",
+        // An Allow does not speak of addresses that another machine may have.
+        "closed loopback <- shop/web",
+        "closed linkLocal <- shop/web",
+        "closed group <- shop/web",
+        "outOfReach direct <- outside",
+        "outOfReach hostNetwork <- shop/host",
+    ];
     assert_eq!(paths, wanted);
+}
+
+#[test]
+fn s7_2_loopback_link_local_and_groups_are_ways_to_a_node() {
+    let ways = ["loopback", "linkLocal", "group"];
+    // A list of the nodes' addresses does not have them.
+    let (code, paths) = audit(&["nodes", "-"], &firewall("[{action: Deny, to: [{networks: [172.18.0.0/24]}]}]"));
+    assert_eq!(code, Some(1));
+    assert!(paths.contains(&"closed direct <- shop/web".to_owned()), "{paths:?}");
+    for way in ways {
+        assert!(paths.contains(&format!("open {way} <- shop/web")), "{way} in {paths:?}");
+    }
+    let (code, paths) = audit(&["nodes", "-"], &firewall("[{action: Deny, to: [{nodes: {}}]}]"));
+    assert_eq!(code, Some(0), "{paths:?}");
+    for way in ways {
+        assert!(paths.contains(&format!("closed {way} <- shop/web")), "{way} in {paths:?}");
+    }
+    // What is no node has no such addresses.
+    let (_, paths) = audit(&["192.0.2.66", "-"], CLUSTER);
+    assert!(!paths.iter().any(|path| ways.iter().any(|way| path.contains(way))), "{paths:?}");
+}
+
+#[test]
+fn outside_is_a_source_of_direct_ways_to_pods_and_nodes() {
+    let (code, paths) = audit(&["10.244.1.10", "-"], CLUSTER);
+    assert_eq!(
+        (code, paths),
+        (Some(1), vec!["open direct <- outside".to_owned(), "outOfReach hostNetwork <- shop/host".to_owned(),])
+    );
+    let policy = |from: &str| {
+        format!(
+            "{CLUSTER}{{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {{name: p, namespace: shop}}, spec: {{podSelector: {{}}, ingress: {from}}}}}\n"
+        )
+    };
+    let (code, paths) = audit(&["10.244.1.10", "-"], &policy("[]"));
+    assert_eq!(code, Some(0), "{paths:?}");
+    assert!(paths.contains(&"closed direct <- outside".to_owned()), "{paths:?}");
+    // Who is let in decides the address.
+    let (code, paths) = audit(&["10.244.1.10", "-"], &policy("[{from: [{ipBlock: {cidr: 203.0.113.0/24}}]}]"));
+    assert_eq!(code, Some(1));
+    assert_eq!(paths[0], "open direct <- outside 203.0.113.0-203.0.113.255");
+    assert!(paths[1].starts_with("closed direct <- outside 0.0.0.0-"), "{paths:?}");
+    let (_, paths) = audit(&["n1", "-"], CLUSTER);
+    assert!(paths.contains(&"outOfReach direct <- outside".to_owned()), "{paths:?}");
 }
 
 #[test]

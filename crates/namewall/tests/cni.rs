@@ -9,6 +9,8 @@ mod isolated;
 use isolated::isolated;
 use namewall_testbed::{give_up, output_with_input};
 use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Read, Write};
@@ -262,13 +264,16 @@ fn s1_9_a_pod_is_enforced_before_its_first_packet() {
         without_an_agent_the_setting_decides(&node, &pod, &previous);
         let agent = node.start();
         who_is_not_known_is_refused(&node, &namespace, &previous);
+        an_agent_that_hangs_is_as_one_that_is_away(&node, &pod, &previous, &agent);
         add_returns_when_the_pod_is_enforced(&node, &pod, &previous);
+        check_finds_interfaces_that_have_other_names(&node, &pod, &previous);
         only_root_may_attach(&node, &pod, &previous);
         drop(agent);
         assert_eq!(node.call("STATUS", &pod, &node.config(&Value::Null, &json!({}))).code(), 50);
         let _agent = node.start();
         a_restart_loses_nothing(&node, &pod, &previous);
         garbage_is_collected(&node, &pod, &previous);
+        check_finds_that_an_interface_is_gone(&node, &pod, &previous);
         node.bridge("DEL", &pod);
     });
 }
@@ -464,6 +469,65 @@ fn who_is_not_known_is_refused(node: &Node, namespace: &Path, previous: &Value) 
     assert_eq!(node.status()["attachments"]["known"], 0);
 }
 
+/// SIGSTOP: its socket is there, and takes connections that nobody answers.
+fn an_agent_that_hangs_is_as_one_that_is_away(node: &Node, pod: &Pod<'_>, previous: &Value, agent: &Process) {
+    let signal = |signal| kill(Pid::from_raw(agent.0.id() as i32), signal).unwrap();
+    let own = |more: &Value| node.config(&Value::Null, more);
+    signal(Signal::SIGSTOP);
+    let refused = node.call("ADD", pod, &node.config(previous, &json!({"timeoutSeconds": 1})));
+    assert_eq!(refused.code(), 11);
+    assert!(refused.says("no agent answers") && refused.says("within 1 s") && !node.record().exists());
+    let allowed = json!({"timeoutSeconds": 1, "whenAgentAway": "allow"});
+    assert_eq!(node.call("ADD", pod, &node.config(previous, &allowed)).result(), *previous);
+    assert!(node.record().exists(), "an agent that comes finds it");
+    assert!(!pod.reaches(MAY) && !pod.reaches(MAY_NOT), "it is closed until the agent knows its address");
+    assert_eq!(node.call("STATUS", pod, &own(&json!({"cniVersion": "1.1.0"}))).code(), 50);
+    // On a busy machine one call may take longer; one that always does waits too long itself.
+    let deleted_in_time = || {
+        let began = Instant::now();
+        node.call("DEL", pod, &own(&json!({}))).result();
+        began.elapsed() < Duration::from_secs(2)
+    };
+    assert!((0..10).any(|_| deleted_in_time()), "DEL waits for an agent that hangs");
+    assert!(!node.record().exists());
+    signal(Signal::SIGCONT);
+    // It answers what it was asked meanwhile, in any order.
+    wait_for("the agent forgets the pod", || {
+        node.call("DEL", pod, &own(&json!({}))).result();
+        node.status()["attachments"]["known"] == 0
+    });
+}
+
+fn check_finds_interfaces_that_have_other_names(node: &Node, pod: &Pod<'_>, previous: &Value) {
+    let check = || node.call("CHECK", pod, &node.config(previous, &json!({})));
+    let inside = |command: &str| {
+        let mut entered = Command::new("nsenter");
+        entered.arg(format!("--net={}", pod.namespace.display())).args(command.split(' '));
+        assert!(entered.status().unwrap().success(), "{command}");
+    };
+    let host = previous["interfaces"][1]["name"].as_str().unwrap();
+    inside("ip link set eth0 name eth9");
+    assert_eq!(check().code(), 100, "the pod has renamed it");
+    inside("ip link set eth9 name eth0");
+    check().result();
+    ip(&format!("link set {host} name veth9"));
+    assert_eq!(check().code(), 100, "the host's end has another name");
+    ip(&format!("link set veth9 name {host}"));
+    wait_for("it is as it was", || check().output.status.success());
+    wait_for("the pod is at its interface again", || pod.reaches(MAY));
+    assert!(!pod.reaches(MAY_NOT));
+}
+
+fn check_finds_that_an_interface_is_gone(node: &Node, pod: &Pod<'_>, previous: &Value) {
+    node.call("ADD", pod, &node.config(previous, &json!({}))).result();
+    node.call("CHECK", pod, &node.config(previous, &json!({}))).result();
+    ip(&format!("link delete {}", previous["interfaces"][1]["name"].as_str().unwrap()));
+    let gone = node.call("CHECK", pod, &node.config(previous, &json!({})));
+    assert_eq!(gone.code(), 100, "{}", String::from_utf8_lossy(&gone.output.stdout));
+    node.call("DEL", pod, &node.config(&Value::Null, &json!({}))).result();
+    assert!(!node.record().exists());
+}
+
 fn add_returns_when_the_pod_is_enforced(node: &Node, pod: &Pod<'_>, previous: &Value) {
     let began = Instant::now();
     let result = node.call("ADD", pod, &node.config(previous, &json!({}))).result();
@@ -513,9 +577,87 @@ fn a_restart_loses_nothing(node: &Node, pod: &Pod<'_>, previous: &Value) {
 fn garbage_is_collected(node: &Node, pod: &Pod<'_>, previous: &Value) {
     assert_eq!(node.call("GC", pod, &node.config(&Value::Null, &json!({}))).code(), 7, "no list is no empty list");
     assert!(node.record().exists());
+    // A runtime asks for each network by itself, and lists only what is of that network.
+    let other = node.folder.join("runtime/attachments/c2@eth0.json");
+    let mut record: Value = serde_json::from_reader(File::open(node.record()).unwrap()).unwrap();
+    (record["network"], record["container"]) = ("others".into(), "c2".into());
+    std::fs::write(&other, record.to_string()).unwrap();
     node.call("GC", pod, &node.config(&Value::Null, &json!({"cni.dev/valid-attachments": []}))).result();
     assert!(!node.record().exists());
+    assert!(other.exists(), "a record of another network stays");
+    let of_other = json!({"name": "others", "cni.dev/valid-attachments": []});
+    node.call("GC", pod, &node.config(&Value::Null, &of_other)).result();
+    assert!(!other.exists(), "it was a record that can be read");
     assert_eq!(node.status()["attachments"]["known"], 0);
     assert_eq!(node.call("CHECK", pod, &node.config(previous, &json!({}))).code(), 100);
     node.call("DEL", pod, &node.config(&Value::Null, &json!({}))).result();
+}
+
+/// A runtime's configuration with one plugin, at this address of the network.
+fn runtime_configuration(subnet: &str) -> String {
+    let bridge = json!({"type": "bridge", "ipam": {"type": "host-local", "subnet": subnet}});
+    json!({"cniVersion": "1.0.0", "name": "pods", "plugins": [bridge]}).to_string()
+}
+
+#[test]
+fn it_is_installed_follows_the_runtime_and_is_taken_out_again() {
+    let folder = std::env::temp_dir().join(format!("namewall-cni-install-{}", std::process::id()));
+    let (bin, conf) = (folder.join("bin"), folder.join("conf"));
+    for folder in [&bin, &conf] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    let cni = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_namewall"));
+        command.arg("cni").args(arguments).arg("--bin-dir").arg(&bin).arg("--conf-dir").arg(&conf);
+        command.env_remove("CNI_COMMAND").stdin(Stdio::null());
+        command
+    };
+    let done = |arguments: &[&str]| {
+        let output = cni(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let (original, chained, plugin) =
+        (conf.join("10-pods.conflist"), conf.join("00-namewall.conflist"), bin.join("namewall"));
+    let list =
+        |path: &Path| serde_json::from_slice::<Value>(&std::fs::read(path).unwrap_or_default()).unwrap_or_default();
+
+    let (code, told) = done(&["install", "--wait", "1s"]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("there is no configuration in"), "{told}");
+    std::fs::write(&original, runtime_configuration("10.88.1.0/24")).unwrap();
+    let settings = ["--when-agent-away", "allow", "--timeout", "7", "--socket", "/run/else/run.sock"];
+    let (code, told) = done(&[&["install"], &settings[..]].concat());
+    assert_eq!(code, Some(0), "{told}");
+    let written = list(&chained);
+    assert_eq!(written["plugins"][0]["type"], "bridge", "{written}");
+    let ours =
+        json!({"type": "namewall", "whenAgentAway": "allow", "timeoutSeconds": 7, "socket": "/run/else/run.sock"});
+    assert_eq!(written["plugins"][1], ours);
+    assert_eq!(std::fs::read_to_string(&original).unwrap(), runtime_configuration("10.88.1.0/24"), "it is not changed");
+    // The runtime runs what was put there.
+    let mut installed = Command::new(&plugin);
+    let version = output_with_input(installed.env("CNI_COMMAND", "VERSION"), r#"{"cniVersion": "1.0.0"}"#).unwrap();
+    assert!(version.status.success() && String::from_utf8_lossy(&version.stdout).contains("supportedVersions"));
+
+    // The sidecar follows changes, and puts back what somebody has removed.
+    let socket = folder.join("run.sock");
+    let watch = ["install", "--watch", "--socket", socket.to_str().unwrap(), "--netns-dir", folder.to_str().unwrap()];
+    let mut sidecar = Process(cni(&watch).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    std::fs::write(folder.join("next"), runtime_configuration("10.99.0.0/16")).unwrap();
+    std::fs::rename(folder.join("next"), &original).unwrap();
+    std::fs::remove_file(&plugin).unwrap();
+    wait_for("the copy follows the configuration", || list(&chained)["plugins"][0]["ipam"]["subnet"] == "10.99.0.0/16");
+    wait_for("the plugin is put back", || plugin.exists());
+    kill(Pid::from_raw(sidecar.0.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(sidecar.0.wait().unwrap().code(), Some(0));
+    assert!(chained.exists() && plugin.exists(), "it stays when the sidecar ends");
+
+    let (code, told) = done(&["uninstall", "--keep-records"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(!chained.exists() && !plugin.exists() && original.exists());
+    for path in [&chained, &plugin] {
+        assert!(told.contains(&format!("removed {}", path.display())), "{told}");
+    }
+    assert_eq!(done(&["uninstall", "--keep-records"]), (Some(0), String::new()), "there is nothing left");
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -79,6 +79,10 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 fn doctor(kubeconfig: &Path) -> (Option<i32>, Value) {
     let told = Command::new(NAMEWALL)
         .args(["doctor", "--only", "cluster", "-o", "json", "--kubeconfig"])
@@ -173,10 +177,36 @@ fn answers_are_the_same(plane: &ControlPlane, plugins: &Plugins) {
         }
         assert_eq!(live, offline, "{question}");
     }
+    let codes = ["10.244.1.11", "198.51.100.8", "metadata", "apiserver"]
+        .map(|destination| ways_are_the_same(plane, plugins, &objects, destination));
+    // The policy of the pod allows one port, a name may lead to the address, and no name leads to the metadata service.
+    assert_eq!(codes[..3], [Some(1), Some(1), Some(0)]);
     let allowed = ["explain", "--from", "shop/web", "--to", "api.payments.example:443", "--expect"];
     assert_eq!(plugins.ask(plane, &[&allowed[..], &["allow"]].concat()).status.code(), Some(0));
     assert_eq!(plugins.ask(plane, &[&allowed[..], &["deny"]].concat()).status.code(), Some(1));
     assert!(text(&plugins.ask(plane, &["--help"])).contains("Usage: kubectl namewall <COMMAND>"));
+}
+
+/// `audit-paths` of manifests, with `--live`, and as kubectl calls it. Gives the exit code.
+fn ways_are_the_same(plane: &ControlPlane, plugins: &Plugins, objects: &Path, destination: &str) -> Option<i32> {
+    let asked = ["audit-paths", destination, "-o", "json"];
+    let of = |told: &Output| -> Value {
+        let mut value = serde_json::from_slice(&told.stdout).unwrap_or_else(|error| {
+            panic!("{destination}: {error}: {}", String::from_utf8_lossy(&told.stderr));
+        });
+        without_places(&mut value);
+        value
+    };
+    let offline = Command::new(NAMEWALL).args(asked).arg(objects).output().unwrap();
+    let kubeconfig = plane.kubeconfig();
+    let live = Command::new(NAMEWALL).args(asked).arg("--live").arg("--kubeconfig").arg(&kubeconfig).output().unwrap();
+    let plugin = plugins.ask(plane, &asked);
+    assert!(of(&offline)["paths"].as_array().is_some_and(|paths| !paths.is_empty()), "{destination}");
+    for other in [live, plugin] {
+        assert_eq!(other.status.code(), offline.status.code(), "{destination}");
+        assert_eq!(of(&other), of(&offline), "{destination}");
+    }
+    offline.status.code()
 }
 
 fn leases_are_those_of_the_statuses(plane: &ControlPlane, plugins: &Plugins) {
@@ -204,6 +234,11 @@ fn whoever_may_not_read_all_is_refused(plane: &ControlPlane, plugins: &Plugins) 
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{why}");
     assert!(why.contains("cannot list Node") && why.contains("cannot be read as a whole"), "{why}");
+    // No way is called closed of a cluster that is known in part.
+    let audited = ["audit-paths", "metadata", "--live", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let refused = Command::new(NAMEWALL).args(audited).output().unwrap();
+    assert_eq!((refused.status.code(), text_of(&refused.stdout)), (Some(2), String::new()));
+    assert!(text_of(&refused.stderr).contains("cannot be read as a whole"), "{}", text_of(&refused.stderr));
     let (code, told) = doctor(&kubeconfig);
     assert_eq!((code, state(&told, "rights")), (Some(1), "missing".to_owned()), "{told}");
     assert_eq!(state(&told, "API server"), "good");

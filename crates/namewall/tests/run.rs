@@ -293,7 +293,9 @@ fn s7_2_nodes_are_every_address_of_the_machine() {
     // One more, while it runs.
     address("198.18.7.1", "br-down");
     let began = Instant::now();
-    world.wait_up_to(Duration::from_secs(5), || !world.reaches(web, "198.18.7.1"));
+    // S7.2 promises a second. Here only that it is closed counts, since a busy machine may take longer; how long it
+    // takes is measured by `make bench`.
+    world.wait_for(|| !world.reaches(web, "198.18.7.1"));
     println!("a new address is closed after {} ms", began.elapsed().as_millis());
     drop(process);
 }
@@ -324,11 +326,16 @@ fn an_address_of_the_pod_network_that_no_pod_is_known_for_is_closed() {
     std::fs::write(&cluster, text.replace("spec: {podCIDRs: [10.244.1.0/24]}", "spec: {}")).unwrap();
     let process = run(&world, &options);
     assert!(world.reaches_provider(), "no block is known");
+    let (status, log) = (world.says(&["status"]), world.log());
+    for told in [&status, &log] {
+        assert!(told.contains("no-pod-network") && told.contains("--pod-network"), "{told}");
+    }
     drop(process);
     let config = world.folder.join("config.yaml");
     std::fs::write(&config, "podNetwork: [10.244.0.0/16]\n").unwrap();
     let process = run(&world, &[&options[..], &["--config", config.to_str().unwrap()]].concat());
     assert!(!world.reaches_provider());
+    assert!(!world.says(&["status"]).contains("no-pod-network"), "the setting names it");
     drop(process);
     let _process = run(&world, &[&options[..], &["--pod-network", "10.244.0.0/16"]].concat());
     assert!(!world.reaches_provider());

@@ -239,8 +239,34 @@ fn every_way_that_is_listed_is_tried_with_packets() {
     let (_, text) = place.said(&closed);
     assert!(text.contains("closed     closed     through Service"), "{text}");
     assert!(!text.contains("open       open"), "{text}");
+    // Each way that is listed is tried, or it is said why not.
+    for destination in ["nodes", "10.244.0.0/16"] {
+        every_way_is_tried_or_said_why_not(&place, &["audit-paths", destination, "--attack", &cluster, &redirector]);
+    }
     // Manifests without addresses get some, as `sandbox up` gives them.
     place.expect(&["audit-paths", "nodes", "--attack", "-o", "json", "examples/shop"], 1, "\"asPredicted\": true");
+}
+
+fn every_way_is_tried_or_said_why_not(place: &TempFolder, attack: &[&str]) {
+    let (_, text) = place.said(attack);
+    assert!(text.contains("\nnot tried: ") && text.contains("every one as predicted"), "{text}");
+    let json = place.run(&[attack, &["-o", "json"]].concat()).stdout;
+    let json = String::from_utf8_lossy(&json);
+    let told: serde_json::Value = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
+    let count = |value: &serde_json::Value| value.as_array().map_or(1, Vec::len);
+    let sum = |list: &serde_json::Value| -> usize {
+        list.as_array().into_iter().flatten().map(|one| count(&one["from"]) * count(&one["to"])).sum()
+    };
+    let number = |name: &str| told["ways"][name].as_u64().expect("a number") as usize;
+    assert_eq!(number("listed"), sum(&told["paths"]), "{json}");
+    assert_eq!(number("notTried"), sum(&told["notTried"]), "{json}");
+    assert_eq!(number("listed"), number("tried") + number("notTried"), "{json}");
+    assert!(number("tried") > 0 && number("notTried") > 0, "{json}");
+    let said = |one: &serde_json::Value| one["why"].as_str().is_some_and(|why| !why.is_empty());
+    assert!(told["notTried"].as_array().expect("a list").iter().all(said), "{json}");
+    // No attempt that is said to be tried was not made.
+    let not_made = |one: &serde_json::Value| one["seen"] == "not tried" && one["asPredicted"] != true;
+    assert!(!told["attempts"].as_array().expect("a list").iter().any(not_made), "{json}");
 }
 
 #[test]

@@ -89,3 +89,26 @@ fn the_map_shows_every_crate() {
     let missing = names.filter(|name| !map.contains(&format!("{name}/")) && !map.contains(&format!("crates/{name}")));
     check(missing.map(|name| format!("ARCHITECTURE.md does not name crates/{name}")));
 }
+
+/// The capabilities that the manifest adds to each container, and those that docs/install.md tells of it.
+#[test]
+fn the_capabilities_of_containers_are_told() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("it can be read");
+    let (manifest, docs) = (read("deploy/namewall.yaml"), read("docs/install.md"));
+    let words = |text: &str| {
+        let all = text.split(|letter: char| !(letter.is_ascii_uppercase() || letter == '_'));
+        let mut found: Vec<String> = all.filter(|word| word.contains('_')).map(str::to_owned).collect();
+        found.sort();
+        found.dedup();
+        found
+    };
+    let added = |container: &str| {
+        let (_, rest) = manifest.split_once(&format!("\n        - name: {container}\n")).expect("the container");
+        let (_, rest) = rest.split_once("drop: [ALL]\n").expect("it drops all");
+        words(rest.lines().next().filter(|line| line.trim_start().starts_with("add: ")).unwrap_or_default())
+    };
+    let row = docs.lines().find(|line| line.starts_with("| DaemonSet `namewall-agent` |")).expect("a row");
+    let (agent, sidecar) = row.split_once("Its sidecar `cni`").expect("it tells of the sidecar");
+    assert_eq!((words(agent), words(sidecar)), (added("agent"), added("cni")));
+    assert_eq!(added("controller"), Vec::<String>::new());
+}

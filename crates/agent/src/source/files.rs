@@ -10,8 +10,10 @@ use crate::signals::Signals;
 use namewall_cluster::{self as cluster, Document, Key, LastGood, LoadError, Manifests, PodAddresses, Read, Settings};
 use namewall_cluster::{StoredEntry, Survey, is_blank};
 use namewall_policy::addr::Cidr;
-use namewall_policy::{Finding, Severity, Source as Place};
+use namewall_policy::model::WorkloadId;
+use namewall_policy::{Finding, Severity, Snapshot, Source as Place};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -262,6 +264,31 @@ impl Source for Files {
         let own = node.and_then(|node| self.pod_blocks.get(node)).into_iter().flatten();
         own.chain(&self.settings.cluster.pod_networks).copied().collect()
     }
+
+    fn about_pod_network(&self, node: Option<&str>, snapshot: &Snapshot) -> Option<Finding> {
+        if self.settings.opens_unknown {
+            return None;
+        }
+        let blocks = self.pod_blocks(node);
+        let here = node.and_then(|node| snapshot.node_named(node));
+        let is_here = |pod: &WorkloadId| {
+            let pod = snapshot.workload(*pod);
+            !pod.host_network && (pod.node.is_none() || here.is_none() || pod.node == here)
+        };
+        let is_inside = |address: &IpAddr| blocks.iter().any(|block| block.contains(*address));
+        let (pod, address) = snapshot.workload_ids().filter(is_here).find_map(|pod| {
+            let address = snapshot.workload(pod).addresses.iter().copied().find(|address| !is_inside(address))?;
+            Some((pod, address))
+        })?;
+        let message = format!(
+            "{address} of {} is in no pod network that is known. So an address there that no manifest gives to a pod \
+             is open, like one of a container that has started again. Name the network with --pod-network \
+             (`podNetwork` in a file of settings), or in `spec.podCIDRs` of the Node",
+            snapshot.workload_name(pod)
+        );
+        let object = node.map(|node| format!("Node {node}")).unwrap_or_default();
+        Some(Finding::warning("no-pod-network", object, message))
+    }
 }
 
 #[cfg(test)]
@@ -363,5 +390,51 @@ mod tests {
         assert_eq!(blocks(settings.clone(), None), ["10.9.0.0/16"]);
         settings.opens_unknown = true;
         assert_eq!(blocks(settings, Some("n2")), [""; 0]);
+    }
+
+    #[test]
+    fn s1_9_pods_whose_network_is_not_known_are_a_finding_that_names_the_setting() {
+        let folder = Folder::new("no-network");
+        let pod = |name: &str, more: &str, address: &str| {
+            format!(
+                "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: shop}}, \
+                 spec: {{nodeName: n1{more}}}, status: {{podIPs: [{{ip: '{address}'}}]}}}}\n"
+            )
+        };
+        let node = "{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {}}\n";
+        let web = pod("web", "", "10.244.1.10");
+        let told = |text: &str, settings: &FileSettings, node: Option<&str>| {
+            folder.write(text);
+            let mut files = Files::new(std::slice::from_ref(&folder.0), settings.clone());
+            let read = files.read().expect("it is read");
+            files.about_pod_network(node, &read.lowered.snapshot).map(|finding| finding.to_string())
+        };
+        let unset = FileSettings::default();
+        for this in [Some("n1"), None] {
+            let text = told(&format!("{node}{web}"), &unset, this).expect("a finding");
+            assert!(text.starts_with("warning[no-pod-network]"), "{text}");
+            for part in ["10.244.1.10 of shop/web", "--pod-network", "podNetwork", "spec.podCIDRs"] {
+                assert!(text.contains(part), "`{part}` is not in {text}");
+            }
+        }
+        // A network of the one family says nothing about the other.
+        let with = |block: &str| {
+            let pod_networks = vec![block.parse().expect("a block")];
+            FileSettings { cluster: Settings { pod_networks, ..Settings::default() }, ..Default::default() }
+        };
+        let both = format!("{node}{web}{}", pod("six", "", "fd00:244::6"));
+        assert!(told(&both, &with("10.244.0.0/16"), Some("n1")).is_some_and(|text| text.contains("fd00:244::6")));
+        // Nothing is missing where the network is known, no pod needs it, or all is open by a setting.
+        let known = node.replace("spec: {}", "spec: {podCIDRs: [10.244.1.0/24]}");
+        let none: [(String, FileSettings, &str); 5] = [
+            (format!("{node}{web}"), with("10.244.0.0/16"), "n1"),
+            (format!("{known}{web}"), unset.clone(), "n1"),
+            (format!("{node}{}", pod("own", ", hostNetwork: true", "192.0.2.1")), unset.clone(), "n1"),
+            (format!("{node}---\n{}{web}", node.replace("n1", "n2")), unset.clone(), "n2"),
+            (format!("{node}{web}"), FileSettings { opens_unknown: true, ..Default::default() }, "n1"),
+        ];
+        for (text, settings, this) in none {
+            assert_eq!(told(&text, &settings, Some(this)), None, "{text}");
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::signals::Signals;
 use namewall_cluster::{Key, LoadError, PodAddresses, Read};
 use namewall_kubernetes::{NameObject, NodeTopic, Publisher, Trouble};
 use namewall_policy::addr::Cidr;
+use namewall_policy::{Finding, Snapshot};
 use namewall_telemetry::Export;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -85,6 +86,11 @@ pub trait Source {
     /// unknown pods are not closed.
     fn pod_blocks(&self, _node: Option<&str>) -> Vec<Cidr> {
         Vec::new()
+    }
+
+    /// What is missing for unknown pods of this node to be closed.
+    fn about_pod_network(&self, _node: Option<&str>, _snapshot: &Snapshot) -> Option<Finding> {
+        None
     }
 
     /// The cluster's DNS Service.

@@ -115,9 +115,55 @@ spec: {{priority: 1, rules: [{{action: Deny, to: [{{apiServer: {{}}}}]{ports}}}]
     check(
         &firewall(", ports: [{port: 22}, {port: 10250}]"),
         expect![[r#"
-            warning[api-server-port] ClusterEgressFirewall f spec.rules[0]: `apiServer` is the API server at the ports that it serves (TCP 443, TCP 6443), and none of them is among the rule's: it matches nothing there. For other ports of these hosts use `nodes` or `networks`
+            warning[api-server-port] ClusterEgressFirewall f spec.rules[0]: `apiServer` is the API server at the ports that it serves (TCP 6443), and none of them is among the rule's: it matches nothing there. For other ports of these hosts use `nodes` or `networks`
         "#]],
     );
-    check(&firewall(", ports: [{port: 22}, {port: 6443}]"), expect![[""]]);
-    check(&firewall(""), expect![[""]]);
+    check(&firewall(", ports: [{port: 443}, {port: 6443}]"), expect![[""]]);
+    // Connections to the Service are judged where they end.
+    check(
+        &firewall(", ports: [{port: 443}]"),
+        expect![[r#"
+            warning[api-server-port] ClusterEgressFirewall f spec.rules[0]: `apiServer` is the API server at the ports that it serves (TCP 6443), and none of them is among the rule's: it matches nothing there. A port of the Service is translated before anything is judged. For other ports of these hosts use `nodes` or `networks`
+        "#]],
+    );
+    check(
+        &firewall(", ports: [{port: 22}, {port: 6443}]"),
+        expect![[r#"
+            warning[api-server-port] ClusterEgressFirewall f spec.rules[0]: `apiServer` is the API server at the ports that it serves (TCP 6443): the rule does not deny TCP 22 of these hosts. For other ports of these hosts use `nodes` or `networks`
+        "#]],
+    );
+}
+
+#[test]
+fn a_deny_of_the_api_server_leaves_other_ports_of_its_hosts_open() {
+    let firewall = |rules: &str| {
+        format!(
+            "
+{{apiVersion: v1, kind: Service, metadata: {{name: kubernetes}}, spec: {{clusterIP: 10.96.0.1, ports: [{{port: 443}}]}}}}
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {{name: kubernetes}}
+subsets: [{{addresses: [{{ip: 192.168.0.10}}], ports: [{{port: 6443}}]}}]
+---
+apiVersion: namewall.dev/v1alpha1
+kind: ClusterEgressFirewall
+metadata: {{name: f}}
+spec: {{priority: 1, rules: [{rules}]}}"
+        )
+    };
+    let deny = |more: &str| format!("{{action: Deny, to: [{{apiServer: {{}}}}]{more}}}");
+    for more in ["", ", ports: [{port: 1, endPort: 65535}]"] {
+        check(
+            &firewall(&deny(more)),
+            expect![[r#"
+                hint[api-server-hosts] ClusterEgressFirewall f spec.rules[0]: `apiServer` is the API server at the ports that it serves (TCP 6443): other ports of 192.168.0.10 stay open to shop/web. For other ports of these hosts use `nodes` or `networks`
+            "#]],
+        );
+    }
+    // One that says which port is meant, one that denies the hosts besides, and an Allow leave nothing open by mistake.
+    check(&firewall(&deny(", ports: [{port: 6443}]")), expect![[""]]);
+    let host = "{action: Deny, to: [{networks: [192.168.0.10/32]}]}";
+    check(&firewall(&format!("{}, {host}", deny(""))), expect![[""]]);
+    check(&firewall(&format!("{}, {host}", deny("").replace("Deny", "Allow"))), expect![[""]]);
 }

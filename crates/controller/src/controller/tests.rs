@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{Asked, FakeDns};
 use namewall_cluster::kinds::{
-    self, Component, DNS_NAME_RESOLVER, EGRESS_FIREWALL, ENDPOINT_SLICE, NODE_ADDRESSES, SERVICE,
+    self, Component, DNS_NAME_RESOLVER, EGRESS_FIREWALL, ENDPOINT_SLICE, NODE_ADDRESSES, POD, SERVICE,
 };
 use namewall_kubernetes::api::{ApiError, Request, Verb};
 use namewall_kubernetes::testing::FakeServer;
@@ -467,6 +467,37 @@ fn s7_5_users_are_told_of_services_that_point_at_what_is_denied() {
     assert_eq!(world.condition("Exposed")["status"], "False");
     let gone = "Normal NotExposed Services that no longer point at a denied destination: shop/tunnel";
     assert_eq!(world.events(), [gone]);
+}
+
+/// An attack: whoever may patch a pod writes into an annotation that the pod has the denied address. Were it a pod's,
+/// the Service would point at a pod.
+#[test]
+fn s7_5_a_pods_annotation_takes_no_service_off_the_list() {
+    let status = |networks: Value| {
+        let world = World::new(&[]);
+        world.put_firewall("192.0.2.0/24");
+        world.put_service("tunnel", "192.0.2.66");
+        let annotations = json!({"k8s.v1.cni.cncf.io/network-status": networks.to_string()});
+        let metadata = json!({"name": "claimant", "namespace": "shop", "annotations": annotations});
+        let addresses = json!({"phase": "Running", "podIP": "10.0.0.9", "podIPs": [{"ip": "10.0.0.9"}]});
+        let spec = json!({"nodeName": "node-1", "containers": []});
+        world.server.put(&POD, json!({"metadata": metadata, "spec": spec, "status": addresses}));
+        let mut world = world.start();
+        world.simulation.run_for(5 * SECOND);
+        assert_eq!(world.condition("Exposed")["status"], "True", "{networks}");
+        let mut told = world.server.get(&CLUSTER_EGRESS_FIREWALL, &shut()).expect("it is there")["status"].take();
+        ["offendingServices", "offendingServicesCount", "concreteRules"].map(|key| told[key].take())
+    };
+    let honest = status(json!([{"name": "cbr0", "ips": ["10.0.0.9"], "default": true}]));
+    let tunnel = json!([{"namespace": "shop", "name": "tunnel", "rule": 0, "address": "192.0.2.66"}]);
+    assert_eq!((&honest[0], &honest[1]), (&tunnel, &json!(1)));
+    for hostile in [
+        json!([{"name": "cbr0", "ips": ["10.0.0.9", "192.0.2.66"], "default": true}]),
+        json!([{"name": "cbr0", "ips": ["192.0.2.66"], "default": true}]),
+        json!([{"name": "shop/second", "interface": "net1", "ips": ["192.0.2.66"]}]),
+    ] {
+        assert_eq!(status(hostile.clone()), honest, "{hostile}");
+    }
 }
 
 #[test]

@@ -307,17 +307,19 @@ Examples:
 
 A way is a direct connection, a Service whose endpoints are the destination (at
 its addresses, at a port of every node, by its name), an address of a further
-network of a pod, or a rule by name whose answer points there. Each is tried
-from every workload, and Services from outside the cluster too. Pods on the
-host's network are out of reach: nobody can tell them from their node.
+network of a pod, or a rule by name whose answer points there; to a node also
+loopback and link-local addresses, broadcast and multicast. Each is judged from
+every workload, and what leads to pods, nodes and Services from outside the
+cluster too. Pods on the host's network are out of reach: nobody can tell them
+from their node. So are nodes themselves, from outside.
 `metadata` is 169.254.169.254 and fd00:ec2::254. A node that is called like one
 of the words is written node/NAME.
 
 With --attack a sandbox is built of the same objects (see namewall sandbox), and
 a connection takes each way that has one: from each of a workload's addresses,
 at each address and node port of a Service. Predicted is what the policies say,
-seen is what packets did. Ways by name, by further networks and from pods on the
-host's network are listed and not tried.
+seen is what packets did. What is listed and not tried is told as `not tried`,
+with the reason; the numbers of both add up to what is listed.
 
 Exit codes:
   0  every way is closed, but for those that are out of reach

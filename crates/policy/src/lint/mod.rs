@@ -5,6 +5,7 @@
 //! once a pod, and claims only what is certain: where the cluster is not known
 //! well enough (no workloads, no nodes), it stays silent.
 
+mod api_server;
 mod claims;
 mod closed;
 mod cover;
@@ -34,6 +35,7 @@ pub fn lint(snapshot: &Snapshot, program: &Program) -> Vec<Finding> {
     let mut report = Report::new(snapshot, program);
     kinds::lint(&scene, &mut report);
     selects::lint(&scene, &mut report);
+    api_server::lint(&scene, &mut report);
     priority::lint(&scene, &mut report);
     shadow::lint(&scene, &mut report);
     closed::lint(&scene, &mut report);

@@ -6,12 +6,8 @@ use super::report::{FindingTarget, Report};
 use super::scene::{RuleView, Scene};
 use crate::addr::AddrSet;
 use crate::labels::Selector;
-use crate::model::{
-    Clauses, NamespaceScope, Peer, Peers, PodSet, Policy, PolicyId, PolicyKind, PortMatch, Ports, RoleId,
-};
-use crate::port::TransportPort;
+use crate::model::{Clauses, NamespaceScope, Peer, Peers, PodSet, Policy, PolicyId, PolicyKind, Ports, RoleId};
 use crate::program::Matcher;
-use std::collections::BTreeSet;
 
 pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
     if scene.has_workloads() {
@@ -22,37 +18,7 @@ pub(super) fn lint(scene: &Scene<'_>, report: &mut Report<'_>) {
     for rule in scene.rules() {
         peers(scene, report, rule);
         no_ports(report, rule);
-        api_server_ports(scene, report, rule);
     }
-}
-
-/// A rule for the API server on ports that it does not serve: `apiServer` is not all of those hosts (S7.3).
-fn api_server_ports(scene: &Scene<'_>, report: &mut Report<'_>, rule: RuleView<'_>) {
-    let Clauses::Match { peers: Peers::Listed(peers), ports: Ports::Listed(ports) } = &rule.written.clauses else {
-        return;
-    };
-    if !peers.contains(&Peer::ApiServer) || ports.is_empty() || scene.snapshot.api_server.is_empty() {
-        return;
-    }
-    let is_served = |port: &PortMatch| match port {
-        PortMatch::Range { protocol, low, high } => scene
-            .snapshot
-            .api_server
-            .iter()
-            .any(|served| served.port.protocol == *protocol && (*low..=*high).contains(&served.port.port)),
-        PortMatch::Named { .. } => true,
-    };
-    if ports.iter().any(is_served) {
-        return;
-    }
-    let served: BTreeSet<TransportPort> = scene.snapshot.api_server.iter().map(|served| served.port).collect();
-    let served: Vec<String> = served.iter().map(|port| format!("{} {}", port.protocol, port.port)).collect();
-    let message = format!(
-        "`apiServer` is the API server at the ports that it serves ({}), and none of them is among the rule's: it \
-         matches nothing there. For other ports of these hosts use `nodes` or `networks`",
-        served.join(", ")
-    );
-    report.warn(FindingTarget::Rule(rule.id), "api-server-port", message);
 }
 
 fn subject(scene: &Scene<'_>, report: &mut Report<'_>, id: PolicyId, policy: &Policy) {

@@ -67,6 +67,28 @@ fn metrics_tell_of_changes_that_succeed_and_that_fail() {
 }
 
 #[test]
+fn s1_9_metrics_tell_of_pods_whose_interface_is_not_known() {
+    let trial = Trial::new("guard-metrics");
+    let machine = trial.machine.clone();
+    let mut agent = trial.start(Vec::new()).expect("it starts");
+    let of_guard = |unguarded: usize, guarded: usize| {
+        [format!("namewall_unguarded_pod_addresses {unguarded}"), format!("namewall_guarded_interfaces {guarded}")]
+    };
+    let assert_guard = |agent: &Agent<'_, Script, Memory>, unguarded, guarded| {
+        let samples = of_guard(unguarded, guarded);
+        assert_samples(&scrape(agent), &samples.each_ref().map(String::as_str));
+    };
+    assert_guard(&agent, 2, 0);
+    for (unguarded, (name, index, address)) in [(1, ("cali1", 7, WEB)), (0, ("cali2", 8, DB))] {
+        machine.route(name, index, address);
+        machine.link(name, index);
+        agent.change();
+        assert_guard(&agent, unguarded, 2 - unguarded);
+    }
+    agent.run(&NoSignals).expect("it ends");
+}
+
+#[test]
 fn metrics_tell_of_leases_and_of_what_is_never_leased() {
     let trial = Trial::new("lease-metrics");
     *trial.policies.borrow_mut() = vec![names_of_web(&["*.example.com"])];

@@ -3,6 +3,7 @@
 
 use super::chains::{self, PortRef};
 use super::path::Way;
+use super::trial::Coverage;
 use crate::commands::sandbox::{Completed, complete, hosts_outside};
 use crate::input::{Loaded, NOW};
 use crate::output::{BAD, GOOD, SOFT, STRONG};
@@ -64,7 +65,7 @@ impl Tried {
         }
     }
 
-    fn was_tried(&self) -> bool {
+    pub(super) fn was_tried(&self) -> bool {
         self.seen != Answer::NoWay
     }
 
@@ -160,15 +161,11 @@ pub(super) fn agrees(tried: &[Tried]) -> bool {
     tried.iter().all(Tried::is_as_predicted)
 }
 
-pub(super) fn print(out: &mut impl Write, tried: &[Tried], left_out: &[String]) -> Result<()> {
+pub(super) fn print(out: &mut impl Write, tried: &[Tried], coverage: &Coverage, left_out: &[String]) -> Result<()> {
     writeln!(out, "\n{STRONG}predicted  seen       tried with packets in a sandbox{STRONG:#}")?;
-    for one in tried {
+    for one in tried.iter().filter(|one| one.was_tried()) {
         let Attempt { way, source, to, .. } = &one.attempt;
-        let style = match (one.is_as_predicted(), one.was_tried()) {
-            (false, _) => BAD,
-            (true, true) => GOOD,
-            (true, false) => SOFT,
-        };
+        let style = if one.is_as_predicted() { GOOD } else { BAD };
         writeln!(
             out,
             "{:9}  {style}{:9}{style:#}  {}, from {source} to {to}",
@@ -177,6 +174,7 @@ pub(super) fn print(out: &mut impl Write, tried: &[Tried], left_out: &[String]) 
             way.text()
         )?;
     }
+    coverage.lines().iter().try_for_each(|text| writeln!(out, "{SOFT}{text}{SOFT:#}"))?;
     left_out.iter().try_for_each(|text| writeln!(out, "{SOFT}{text}{SOFT:#}"))?;
     let count = tried.iter().filter(|one| one.was_tried()).count();
     match tried.iter().filter(|one| !one.is_as_predicted()).count() {
@@ -188,25 +186,62 @@ pub(super) fn print(out: &mut impl Write, tried: &[Tried], left_out: &[String]) 
 
 #[cfg(test)]
 mod tests {
+    use super::super::trial::{Trial, Unit, Untried};
     use super::*;
     use namewall_policy::port::Protocol;
     use namewall_sandbox::Measured;
     use std::net::{Ipv4Addr, SocketAddr};
 
+    const AT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 66);
+
+    fn tried(predicted: Prediction, seen: Answer) -> Tried {
+        let host = Host::Address(AT.into());
+        let to = Target { host: host.clone(), protocol: Protocol::Tcp, port: Some(443) };
+        let attempt = Attempt { way: Way::Direct, source: "shop/web".to_owned(), from: host, to, through: None };
+        Tried { attempt, predicted, on_the_way: OnTheWay::Nothing, seen }
+    }
+
+    #[test]
+    fn what_is_listed_is_tried_or_told_as_not_tried() {
+        let made = [tried(Prediction::Allow, Answer::Open), tried(Prediction::Deny, Answer::NoWay)];
+        let unit = |way: &Way, to: &str, trial| {
+            let (way, from, to) = (way.clone(), "shop/web".to_owned(), to.to_owned());
+            Unit { way, from, to, trial }
+        };
+        let units = vec![
+            unit(&Way::Direct, "192.0.2.66", Trial::By(0)),
+            // One attempt stands for a network in two blocks.
+            unit(&Way::Direct, "192.0.2.67", Trial::By(0)),
+            unit(&Way::Direct, "2001:db8::1", Trial::By(1)),
+            // A way to one address that is open in part and closed in part.
+            unit(&Way::Name, "192.0.2.66", Trial::Never(Untried::Name)),
+            unit(&Way::Name, "192.0.2.66", Trial::Never(Untried::Name)),
+            unit(&Way::Name, "192.0.2.67", Trial::Never(Untried::Name)),
+        ];
+        let coverage = Coverage::new(units, &made);
+        assert_eq!(coverage.counts(), json!({"listed": 6, "tried": 2, "notTried": 4}));
+        let listed: usize = coverage.json().as_array().into_iter().flatten().map(count_of_ends).sum();
+        assert_eq!(listed, 4);
+        let mut out = Vec::new();
+        print(&mut out, &made, &coverage, &[]).expect("it is printed");
+        let text = String::from_utf8(out).expect("text");
+        for line in [
+            "not tried: directly, from shop/web to 2001:db8::1: the ends have no addresses of one family",
+            "not tried: by a name that a rule allows, from shop/web to 192.0.2.66, 192.0.2.67: it needs an answer",
+            "6 ways listed, 2 tried and 4 not",
+            "1 connections tried, every one as predicted",
+        ] {
+            assert!(text.contains(line), "`{line}` is not in {text}");
+        }
+    }
+
+    fn count_of_ends(one: &Value) -> usize {
+        one["to"].as_array().map_or(0, Vec::len)
+    }
+
     #[test]
     fn what_differs_from_the_prediction_is_told() {
-        let at = Ipv4Addr::new(192, 0, 2, 66);
-        let to = Target { host: Host::Address(at.into()), protocol: Protocol::Tcp, port: Some(443) };
-        let attempt = Attempt {
-            way: Way::Direct,
-            source: "shop/web".to_owned(),
-            from: Host::Address(at.into()),
-            to,
-            through: None,
-        };
-        let tried =
-            |predicted, seen| Tried { attempt: attempt.clone(), predicted, on_the_way: OnTheWay::Nothing, seen };
-        let refused = Answer::Odd { at: SocketAddr::new(at.into(), 443), measured: Measured::Refused };
+        let refused = Answer::Odd { at: SocketAddr::new(AT.into(), 443), measured: Measured::Refused };
         let good = [
             tried(Prediction::Allow, Answer::Open),
             tried(Prediction::Deny, Answer::Silent),
@@ -225,7 +260,7 @@ mod tests {
             let differs = [tried(predicted, seen)];
             assert!(!agrees(&differs));
             let mut out = Vec::new();
-            print(&mut out, &differs, &[]).expect("it is printed");
+            print(&mut out, &differs, &Coverage::new(Vec::new(), &differs), &[]).expect("it is printed");
             let text = String::from_utf8(out).expect("text");
             assert!(text.contains("1 of 1 connections are not as predicted"), "{text}");
         }

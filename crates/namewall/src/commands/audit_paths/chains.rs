@@ -7,6 +7,7 @@
 use super::attack::Attempt;
 use super::path::{Found, Outcome, Way};
 use super::services::Door;
+use super::trial::{Trial, Untried};
 use super::ways::{Audit, Source};
 use crate::input::NOW;
 use anyhow::Result;
@@ -149,7 +150,7 @@ impl Audit<'_> {
         };
         let by = format!("more than {MOST_CHAINS} chains of Services begin there, and the others are not listed");
         let found = Found::new(Way::Chain(vec![name], at), Outcome::Depends, by);
-        self.paths.add(&source.name, &found, "by further chains".to_owned());
+        self.paths.add(&source.name, &found, Trial::Never(Untried::NotListed).at("by further chains"));
     }
 
     pub(super) fn enter_chain(&mut self, door: Door<'_>, chain: &[PortRef], source: &Source) -> Result<()> {
@@ -187,14 +188,19 @@ impl Audit<'_> {
             let asked = asked.filter(|address| !world.program.is_node_address(*address));
             let next = asked.map(|address| Dependence::NextNode { to: world.program.endpoint_at(address) }).collect();
             let next = world.describe(next);
+            let trial = self.attempt(Attempt {
+                way: way.clone(),
+                source: source.name.clone(),
+                from: host.clone(),
+                to: target.clone(),
+                through: PortRef::new(&world, service, port),
+            });
             for end in &ends {
                 let legs = [&begins].into_iter().chain(&between).chain([end]);
                 let found = self.judged_steps(&way, legs, Some(&begins)).on_condition(&next);
                 let to = end.to.address.map(|address| address.to_string()).unwrap_or_default();
-                self.paths.add(&source.name, &found, format!("{to} port {}/{}", end.port, end.protocol));
+                self.paths.add(&source.name, &found, trial.at(format!("{to} port {}/{}", end.port, end.protocol)));
             }
-            let (source, from, to) = (source.name.clone(), host.clone(), target.clone());
-            self.attempt(Attempt { way, source, from, to, through: PortRef::new(&world, service, port) });
         }
         Ok(())
     }

@@ -1,13 +1,17 @@
 //! `namewall audit-paths`: every way to a destination, and what closes it.
 //!
-//! `destination` is what is asked about, `ways`, `services` and `chains` find the ways and have each judged by the Program, `path` puts those
-//! together that fare the same, `attack` tries each with packets. Nothing here decides.
+//! `destination` is what is asked about. `ways`, `own_node`, `outside`, `services` and `chains` find the ways and have
+//! each judged by the Program. `path` puts those together that fare the same, `attack` tries each with packets, `trial`
+//! says which it did not try. Nothing here decides.
 
 mod attack;
 mod chains;
 mod destination;
+mod outside;
+mod own_node;
 mod path;
 mod services;
+mod trial;
 mod ways;
 
 pub(crate) use destination::Destination;
@@ -22,6 +26,7 @@ use path::{Found, Outcome, Path};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
+use trial::Coverage;
 use ways::{Audit, Audited};
 
 /// How many sources and addresses a line names.
@@ -34,13 +39,16 @@ pub(crate) fn run<I: Origin>(args: &AuditPaths<I>) -> Result<ExitCode> {
     };
     loaded.report_errors();
     let place = Place::of(&args.destination, &loaded.snapshot)?;
-    let Audited { paths, attempts } = Audit::new(&loaded, &place).run()?;
+    let Audited { paths, units, attempts } = Audit::new(&loaded, &place).run()?;
     let tried = args.attack.then(|| attack::run(&loaded, attempts)).transpose()?;
+    let tried = tried.map(|tried| (Coverage::new(units, &tried), tried));
     let is_closed = !paths.iter().any(|path| matches!(path.found.outcome, Outcome::Open | Outcome::Depends));
     let mut out = output::stdout();
     let printed = match args.output {
         Format::Text => print(&mut out, &args.destination, &paths)
-            .and_then(|()| tried.as_ref().map_or(Ok(()), |tried| attack::print(&mut out, tried, &left_out)))
+            .and_then(|()| {
+                tried.as_ref().map_or(Ok(()), |(coverage, tried)| attack::print(&mut out, tried, coverage, &left_out))
+            })
             .and_then(|()| Ok(out.flush()?)),
         Format::Json => {
             let list: Vec<Value> = paths.iter().map(Path::json).collect();
@@ -50,7 +58,9 @@ pub(crate) fn run<I: Origin>(args: &AuditPaths<I>) -> Result<ExitCode> {
                 "paths": list,
                 "unread": loaded.unread.json(),
             });
-            if let Some(tried) = &tried {
+            if let Some((coverage, tried)) = &tried {
+                value["ways"] = coverage.counts();
+                value["notTried"] = coverage.json();
                 value["attempts"] = tried.iter().map(Tried::json).collect();
                 value["leftOut"] = json!(left_out);
             }
@@ -58,7 +68,7 @@ pub(crate) fn run<I: Origin>(args: &AuditPaths<I>) -> Result<ExitCode> {
         }
     };
     output::unless_closed(printed)?;
-    let is_good = is_closed && tried.as_ref().is_none_or(|tried| attack::agrees(tried));
+    let is_good = is_closed && tried.as_ref().is_none_or(|(_, tried)| attack::agrees(tried));
     Ok(loaded.unread.exit(if is_good { ExitCode::SUCCESS } else { ExitCode::from(1) }))
 }
 

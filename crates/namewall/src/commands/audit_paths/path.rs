@@ -1,5 +1,6 @@
 //! A way to a destination, what becomes of it, and who can take it.
 
+use super::trial::{End, Trial, Unit};
 use crate::commands::explain::allowed_json;
 use crate::conditions::conditions_json;
 use namewall_policy::port::Traffic;
@@ -13,6 +14,12 @@ pub(super) enum Way {
     Direct,
     /// By a second network of the pod.
     SecondInterface,
+    /// By a loopback address of the node.
+    Loopback,
+    /// By a link-local address of the node.
+    LinkLocal,
+    /// By broadcast or multicast.
+    Group,
     /// A Service, and where it is entered.
     Service(String, String),
     NodePort(String, String),
@@ -31,6 +38,9 @@ impl Way {
         match self {
             Self::Direct => "direct",
             Self::SecondInterface => "secondInterface",
+            Self::Loopback => "loopback",
+            Self::LinkLocal => "linkLocal",
+            Self::Group => "group",
             Self::Service(..) => "service",
             Self::NodePort(..) => "nodePort",
             Self::Chain(..) => "chain",
@@ -45,6 +55,9 @@ impl Way {
         match self {
             Self::Direct => "directly".to_owned(),
             Self::SecondInterface => "by a second network".to_owned(),
+            Self::Loopback => "by a loopback address of the node".to_owned(),
+            Self::LinkLocal => "by a link-local address of the node".to_owned(),
+            Self::Group => "by broadcast and multicast".to_owned(),
             Self::Service(name, at) => format!("through Service {name} at {at}"),
             Self::NodePort(name, port) => format!("through Service {name} at port {port}"),
             Self::Chain(names, at) => {
@@ -179,13 +192,13 @@ impl Path {
 pub(super) struct Paths {
     /// In the order they were found.
     found: Vec<Found>,
-    /// Of a source and what was found, by its place in the list: the addresses.
-    to: BTreeMap<(usize, String), BTreeSet<String>>,
+    /// Of a source and what was found, by its place in the list: the addresses, and whether the way there is tried.
+    to: BTreeMap<(usize, String), BTreeMap<String, Trial>>,
     names: Vec<String>,
 }
 
 impl Paths {
-    pub(super) fn add(&mut self, from: &str, found: &Found, to: String) {
+    pub(super) fn add(&mut self, from: &str, found: &Found, end: End) {
         let at = self.found.iter().position(|known| known == found).unwrap_or_else(|| {
             self.found.push(found.clone());
             self.found.len() - 1
@@ -193,14 +206,33 @@ impl Paths {
         if self.names.last().is_none_or(|last| last != from) && !self.names.iter().any(|known| known == from) {
             self.names.push(from.to_owned());
         }
-        self.to.entry((at, from.to_owned())).or_default().insert(to);
+        let End { to, trial } = end;
+        let known = self.to.entry((at, from.to_owned())).or_default().entry(to).or_insert(trial);
+        if let Trial::By(_) = trial {
+            *known = trial;
+        }
+    }
+
+    /// Every way of one source to one address.
+    pub(super) fn units(&self) -> Vec<Unit> {
+        let of = |((at, from), to): (&(usize, String), &BTreeMap<String, Trial>)| {
+            let (way, from) = (self.found[*at].way.clone(), from.clone());
+            let one = |(to, trial): (&String, &Trial)| Unit {
+                way: way.clone(),
+                from: from.clone(),
+                to: to.clone(),
+                trial: *trial,
+            };
+            to.iter().map(one).collect::<Vec<Unit>>()
+        };
+        self.to.iter().flat_map(of).collect()
     }
 
     /// What is open comes first.
     pub(super) fn list(self) -> Vec<Path> {
         let mut by_addresses: BTreeMap<(usize, BTreeSet<String>), Vec<String>> = BTreeMap::new();
         for ((at, from), to) in self.to {
-            by_addresses.entry((at, to)).or_default().push(from);
+            by_addresses.entry((at, to.into_keys().collect())).or_default().push(from);
         }
         let order = |name: &String| self.names.iter().position(|known| known == name);
         let mut paths: Vec<Path> = by_addresses

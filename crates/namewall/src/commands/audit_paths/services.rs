@@ -5,17 +5,13 @@ use super::attack::Attempt;
 use super::chains::PortRef;
 use super::destination::Spot;
 use super::path::{Found, Outcome, Way};
+use super::trial::{Trial, Untried};
 use super::ways::{Audit, Source, same_family};
 use anyhow::Result;
-use namewall_policy::addr::parse_address;
 use namewall_policy::ask::{Host, Route, Target};
 use namewall_policy::model::{BackendTarget, Node, Service, ServiceForm, ServiceId, ServicePort};
 use namewall_policy::port::TransportPort;
 use std::net::IpAddr;
-
-/// Clients outside, one of which nobody in the cluster has.
-const OUTSIDE: [&str; 6] =
-    ["203.0.113.254", "198.51.100.254", "192.0.2.254", "2001:db8:ffff::fffe", "3fff::fffe", "2001:db8::fffe"];
 
 impl Audit<'_> {
     pub(super) fn service(&mut self, id: ServiceId, pods: &[Source]) -> Result<()> {
@@ -29,7 +25,9 @@ impl Audit<'_> {
             let by = format!("its name is an alias of {target}: a connection through it is a direct one");
             let found = Found::new(Way::ExternalName(name), Outcome::AsDirect, by);
             for source in pods {
-                led.iter().for_each(|address| self.paths.add(&source.name, &found, address.to_string()));
+                for address in &led {
+                    self.paths.add(&source.name, &found, Trial::Never(Untried::Alias).at(address));
+                }
             }
             return Ok(());
         }
@@ -70,21 +68,6 @@ impl Audit<'_> {
         })
     }
 
-    /// A client outside, of the family of the address.
-    fn outside(&self, address: Option<IpAddr>) -> Option<Source> {
-        let address = address?;
-        let program = &self.loaded.program;
-        let is_free = |one: &IpAddr| {
-            one.is_ipv4() == address.is_ipv4()
-                && program.endpoint_at(*one).node.is_none()
-                && program.pod_at(*one).is_none()
-        };
-        let free = || OUTSIDE.iter().filter_map(|text| parse_address(text)).filter(is_free);
-        let client = free().find(|one| !self.place.contains(*one)).or_else(|| free().next())?;
-        let ends = vec![program.endpoint_at(client)];
-        Some(Source { name: "outside".to_owned(), hosts: vec![Host::Address(client)], ends, workload: None })
-    }
-
     fn enter(&mut self, door: Door<'_>, source: &Source) -> Result<()> {
         let world = self.world();
         let Door { service, name, port, entry } = door;
@@ -110,7 +93,7 @@ impl Audit<'_> {
             let way = entry.way(&door, source.workload.map(|_| flow.hop.is_some()));
             let found = self.judged_steps(&way, first.iter().chain([&flow]), None);
             let (source_name, from, to) = (source.name.clone(), host.clone(), target.clone());
-            self.attempt(Attempt {
+            let trial = self.attempt(Attempt {
                 way: found.way.clone(),
                 source: source_name,
                 from,
@@ -118,7 +101,7 @@ impl Audit<'_> {
                 through: PortRef::new(&world, service, port),
             });
             let to = Spot { address, port: None };
-            self.paths.add(&source.name, &found, format!("{to} port {}/{}", flow.port, flow.protocol));
+            self.paths.add(&source.name, &found, trial.at(format!("{to} port {}/{}", flow.port, flow.protocol)));
         }
         Ok(())
     }

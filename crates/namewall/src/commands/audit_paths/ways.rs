@@ -3,6 +3,7 @@
 use super::attack::Attempt;
 use super::destination::{Place, Spot};
 use super::path::{Found, Outcome, Path, Paths, Way};
+use super::trial::{Trial, Unit, Untried};
 use crate::input::{FOREVER, Loaded, NOW};
 use anyhow::Result;
 use namewall_policy::addr::next_address;
@@ -23,7 +24,7 @@ const COMMON: [u16; 6] = [443, 80, 22, 53, 6443, 10250];
 pub(super) struct Audit<'a> {
     pub(super) loaded: &'a Loaded,
     pub(super) place: &'a Place,
-    matrix: Matrix<'a>,
+    pub(super) matrix: Matrix<'a>,
     groups: Groups,
     pub(super) paths: Paths,
     pub(super) attempts: Vec<Attempt>,
@@ -32,13 +33,15 @@ pub(super) struct Audit<'a> {
 /// The ways, and connections that take them.
 pub(super) struct Audited {
     pub(super) paths: Vec<Path>,
+    /// The same, for each source and address.
+    pub(super) units: Vec<Unit>,
     pub(super) attempts: Vec<Attempt>,
 }
 
 /// A direct connection.
-struct Ends<'a> {
-    from: &'a Endpoint,
-    to: IpAddr,
+pub(super) struct Ends<'a> {
+    pub(super) from: &'a Endpoint,
+    pub(super) to: IpAddr,
 }
 
 /// Where connections come from.
@@ -63,36 +66,43 @@ impl<'a> Audit<'a> {
         for source in &pods {
             self.direct(source);
             self.by_name(source);
+            self.reach_node_itself(source);
         }
+        self.enter_from_outside();
         for source in on_hosts {
             let by = "a pod on its node's network cannot be told from the node, and no policy applies to it";
             let found = Found::new(Way::HostNetwork, Outcome::OutOfReach, by.to_owned());
             for spot in &place.spots {
-                self.paths.add(&source.name, &found, spot.to_string());
+                self.paths.add(&source.name, &found, Trial::Never(Untried::NoPolicy).at(spot));
             }
             if let Some(network) = place.network {
-                self.paths.add(&source.name, &found, network.to_string());
+                self.paths.add(&source.name, &found, Trial::Never(Untried::NoPolicy).at(network));
             }
         }
         for at in 0..self.loaded.snapshot.services.len() {
             self.service(ServiceId(at as u32), &pods)?;
         }
-        Ok(Audited { paths: self.paths.list(), attempts: self.attempts })
+        let units = self.paths.units();
+        Ok(Audited { paths: self.paths.list(), units, attempts: self.attempts })
     }
 
     /// A connection to try, once.
-    pub(super) fn attempt(&mut self, attempt: Attempt) {
-        if !self.attempts.contains(&attempt) {
+    pub(super) fn attempt(&mut self, attempt: Attempt) -> Trial {
+        let known = self.attempts.iter().position(|one| *one == attempt);
+        Trial::By(known.unwrap_or_else(|| {
             self.attempts.push(attempt);
-        }
+            self.attempts.len() - 1
+        }))
     }
 
     /// The connection that stands for what was found of the direct way.
-    fn attempt_directly(&mut self, source: &Source, ends: &Ends<'_>, found: &Found) {
-        let (Some(from), Some(connections)) = (ends.from.address, &found.connections) else { return };
+    pub(super) fn attempt_directly(&mut self, source: &Source, ends: &Ends<'_>, found: &Found) -> Trial {
+        let (Some(from), Some(connections)) = (ends.from.address, &found.connections) else {
+            return Trial::Never(Untried::NoAddress);
+        };
         let to = ends.to;
         if !is_host(to) {
-            return;
+            return Trial::Never(Untried::NoHost);
         }
         let TransportPort { protocol, port } = sample(connections);
         let port = protocol.has_ports().then_some(port);
@@ -103,7 +113,7 @@ impl<'a> Audit<'a> {
             from,
             to: Target { host: Host::Address(to), protocol, port },
             through: None,
-        });
+        })
     }
 
     pub(super) fn world(&self) -> World<'a> {
@@ -152,10 +162,10 @@ impl<'a> Audit<'a> {
             let spot = Spot { address: blocks[0].address(), port: None };
             let Some(from) = source.ends.iter().find(|from| same_family(from, &to)) else { continue };
             for found in self.judged(from, &to, &spot.asked()) {
-                blocks.iter().for_each(|block| self.paths.add(&source.name, &found, block.to_string()));
                 // The first address of a network is often nobody's.
                 let first = next_address(spot.address).filter(|next| blocks[0].contains(*next)).unwrap_or(spot.address);
-                self.attempt_directly(source, &Ends { from, to: first }, &found);
+                let trial = self.attempt_directly(source, &Ends { from, to: first }, &found);
+                blocks.iter().for_each(|block| self.paths.add(&source.name, &found, trial.at(block)));
             }
         }
     }
@@ -164,8 +174,8 @@ impl<'a> Audit<'a> {
     fn directly_by_every_address(&mut self, source: &Source, to: &Endpoint, spot: &Spot) {
         for from in source.ends.iter().filter(|from| same_family(from, to)) {
             for found in self.judged(from, to, &spot.asked()) {
-                self.paths.add(&source.name, &found, spot.to_string());
-                self.attempt_directly(source, &Ends { from, to: spot.address }, &found);
+                let trial = self.attempt_directly(source, &Ends { from, to: spot.address }, &found);
+                self.paths.add(&source.name, &found, trial.at(spot));
             }
         }
         let snapshot = &self.world().snapshot;
@@ -174,13 +184,15 @@ impl<'a> Audit<'a> {
         if let (Some(address), Some(from)) = (by_second, source.ends.first()) {
             let from = Endpoint { address: Some(*address), ..from.clone() };
             for found in self.judged(&from, to, &spot.asked()) {
-                self.paths.add(&source.name, &Found { way: Way::SecondInterface, ..found }, spot.to_string());
+                let (found, trial) =
+                    (Found { way: Way::SecondInterface, ..found }, Trial::Never(Untried::SecondNetwork));
+                self.paths.add(&source.name, &found, trial.at(spot));
             }
         }
     }
 
     /// What is open, what depends on something, and what is closed, each with its reason.
-    fn judged(&self, from: &Endpoint, to: &Endpoint, asked: &Traffic) -> Vec<Found> {
+    pub(super) fn judged(&self, from: &Endpoint, to: &Endpoint, asked: &Traffic) -> Vec<Found> {
         let reach = self.loaded.reach();
         let reachable = reach.between(from, to).limit(asked);
         let parts = [
@@ -230,7 +242,7 @@ impl<'a> Audit<'a> {
                 Some(refusal) => {
                     let by = format!("no answer opens it: {refusal}");
                     let found = Found::new(Way::Name, Outcome::Closed, by);
-                    self.paths.add(&source.name, &found, spot.to_string());
+                    self.paths.add(&source.name, &found, Trial::Never(Untried::Name).at(spot));
                 }
                 None => self.opened_by_name(source, &patterns, spot),
             }
@@ -272,7 +284,7 @@ impl<'a> Audit<'a> {
                     .network
                     .filter(|_| !is_known)
                     .map_or_else(|| spot.to_string(), |network| network.to_string());
-                self.paths.add(&source.name, &found, label);
+                self.paths.add(&source.name, &found, Trial::Never(Untried::Name).at(label));
             }
         }
     }
@@ -286,7 +298,7 @@ pub(super) fn same_family(from: &Endpoint, to: &Endpoint) -> bool {
 }
 
 /// Whether a host outside, a node or a pod can have the address.
-fn is_host(address: IpAddr) -> bool {
+pub(super) fn is_host(address: IpAddr) -> bool {
     let is_reserved = match address {
         IpAddr::V4(v4) => v4.is_broadcast() || v4.octets()[0] == 0 || v4.octets()[0] >= 240,
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
