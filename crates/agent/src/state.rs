@@ -123,12 +123,14 @@ impl<D: Dataplane> State<D> {
         let mut snapshot = lowered.snapshot;
         // Before our own addresses are added: DNS is served at one that the Node lists.
         let this = ThisNode::find(&snapshot, config.node.as_deref())?;
-        own.add_to(&mut snapshot, this.as_ref().map_or(&host_name(), |this| &this.name));
+        let own_name = this.as_ref().map_or_else(host_name, |this| this.name.clone());
+        own.add_to(&mut snapshot, &own_name);
         let began = clock.now();
         let (program, more) = compile(&snapshot);
         let compiled = clock.now().since(began);
         findings.extend(more);
         let not_enforced = note_pods_at(own, &Compiled { snapshot: &snapshot, program: &program }, &mut findings);
+        findings.extend(own.finding(&own_name));
         let (node_name, addresses) = this.map(|this| (this.name, this.addresses)).unzip();
         let dns = config.dns.settings(&addresses.unwrap_or_default(), cluster_dns)?;
         let scope = Scope {
@@ -199,7 +201,8 @@ impl<D: Dataplane> State<D> {
         if let (Some(name), None) = (&self.node_name, node) {
             return Err(AgentError::NodeGone(name.clone()));
         }
-        own.add_to(&mut snapshot, self.node_name.as_ref().unwrap_or(&host_name()));
+        let own_name = self.node_name.clone().unwrap_or_else(host_name);
+        own.add_to(&mut snapshot, &own_name);
         let began = self.node.now();
         let (program, more) = match &self.last_error {
             None => compile_next(&self.snapshot, self.node.program(), &snapshot),
@@ -209,6 +212,7 @@ impl<D: Dataplane> State<D> {
         self.node.meter().compiled.add(self.node.now().since(began));
         findings.extend(more);
         let not_enforced = note_pods_at(own, &Compiled { snapshot: &snapshot, program: &program }, &mut findings);
+        findings.extend(own.finding(&own_name));
         self.log_new(&findings, &kept);
         self.node.scope_mut().node = node;
         let here = Here { program: &program, node };

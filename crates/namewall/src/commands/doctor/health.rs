@@ -39,6 +39,10 @@ fn policies(told: &Value) -> Vec<Check> {
         let found = format!("{} errors, the first: {first}", errors.count());
         checks.push(Check::missing("policies", found, "`namewall status` lists them"));
     }
+    let networks = texts(&told["findings"]).into_iter().find(|text| text.starts_with("warning[local-network]"));
+    checks.extend(networks.map(|found| {
+        Check::hint("nodes", found, "deny these networks by `networks`, or use local routes to single addresses")
+    }));
     for one in told["trouble"].as_array().into_iter().flatten() {
         let found = format!("cannot watch {}: {}", one["kind"].as_str().unwrap_or_default(), one["what"]);
         checks.push(Check::missing("cluster", found, "look at the API server, and at the rights of the agent"));
@@ -214,6 +218,7 @@ mod tests {
         assert_eq!(change("/dns/upstreams", json!([{"address": "192.0.2.53", "up": false}])), State::Missing);
         assert_eq!(change("/keptFiles", json!(["a.yaml"])), State::Missing);
         assert_eq!(change("/findings", json!(["error[bad-action] a"])), State::Missing);
+        assert_eq!(change("/findings", json!(["warning[local-network] Node n1: a"])), State::Hint);
         assert_eq!(change("/lastError", json!("EBUSY")), State::Missing);
         assert_eq!(change("/storage/failure", json!("no space left")), State::Missing);
         assert_eq!(change("/trouble", json!([{"kind": "Pod", "what": "refused"}])), State::Missing);
