@@ -117,6 +117,32 @@ fn tables_inside_pods_are_shown_by_nft_and_read_back() {
     std::fs::remove_file(&file).expect("it is removed");
 }
 
+/// Marks are for others: kube-proxy, network plugins and administrators use them.
+#[test]
+fn s1_9_no_table_sets_the_mark_of_a_packet_or_of_a_connection() {
+    if !common::has_rights() {
+        return;
+    }
+    let mut world = World::with_namewall(Network::Bridge);
+    let node = world.cluster().sandbox.node("n1").expect("the node").clone();
+    let marks = |namespace: &Namespace| {
+        let listed = run_in(namespace, Command::new("nft").args(["list", "ruleset"]));
+        for table in ["inet namewall", "netdev namewall"] {
+            assert!(listed.contains(&format!("table {table}")), "{listed}");
+        }
+        listed.lines().filter(|line| line.contains("mark set")).count()
+    };
+    let pod = world.namespace(ATTACKER);
+    assert_eq!((marks(&node), marks(pod)), (0, 0));
+    // Such rules would be seen.
+    let others = "add table inet other; add chain inet other sets; \
+                  add rule inet other sets meta mark set 1; add rule inet other sets ct mark set 1";
+    for namespace in [&node, pod] {
+        run_in(namespace, Command::new("nft").arg(others));
+    }
+    assert_eq!((marks(&node), marks(pod)), (2, 2));
+}
+
 #[test]
 fn s1_9_what_an_agent_leaves_in_pods_stays_and_the_next_one_goes_on() {
     if !common::has_rights() {

@@ -173,18 +173,32 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// How many packets have come past the guard.
+/// How many packets have come past the guard: the sum of all counters.
 fn passed() -> u64 {
     let list = run("nft list chain inet seen early");
     let words: Vec<&str> = list.split_whitespace().collect();
-    let at = words.iter().position(|word| *word == "packets").expect("a counter");
-    words[at + 1].parse().expect("a number")
+    let counters = words.iter().zip(&words[1..]).filter(|(word, _)| **word == "packets");
+    counters.map(|(_, number)| number.parse::<u64>().expect("a number")).sum()
 }
+
+/// The pod's hardware address, and another one.
+const OWN_HARDWARE: &str = "02:00:00:00:00:01";
+const OTHER_HARDWARE: &str = "02:00:00:00:00:02";
 
 /// Sends a packet of these bytes to the node, as a process with NET_RAW can.
 fn send_raw(pod: &FarEnd, kind: u16, packet: &[u8]) {
+    send_from(pod, OWN_HARDWARE, kind, packet);
+}
+
+/// The same from this hardware address.
+fn send_from(pod: &FarEnd, hardware: &str, kind: u16, packet: &[u8]) {
+    send_frame(pod, [GATEWAY_HARDWARE, hardware], kind, packet);
+}
+
+/// The same between these hardware addresses, the receiver's first.
+fn send_frame(pod: &FarEnd, ends: [&str; 2], kind: u16, packet: &[u8]) {
     let file = std::fs::File::open(pod.namespace()).expect("a namespace");
-    let bytes = GATEWAY_HARDWARE.split(':').chain("02:00:00:00:00:01".split(':'));
+    let bytes = ends.into_iter().flat_map(|end| end.split(':'));
     let mut frame: Vec<u8> = bytes.map(|byte| u8::from_str_radix(byte, 16).expect("a byte")).collect();
     frame.extend_from_slice(&kind.to_be_bytes());
     frame.extend_from_slice(packet);
@@ -275,6 +289,100 @@ fn s1_9_no_packet_of_a_pod_names_further_hops() {
                     (passed() > seen).then_some(true).or(dropped.then_some(false))
                 });
                 assert_eq!(went, *passes, "{what}, shared: {is_shared}");
+            }
+        }
+    });
+}
+
+/// An IPv4 packet of UDP between these ends.
+fn datagram(from: &str, to: &str, ports: [u16; 2]) -> Vec<u8> {
+    let mut header = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
+    for end in [from, to] {
+        header.extend(end.parse::<std::net::Ipv4Addr>().expect("an address").octets());
+    }
+    let words = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let sum: u32 = words.sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header.extend(ports.into_iter().flat_map(u16::to_be_bytes));
+    header.extend_from_slice(&[0, 8, 0, 0]);
+    header
+}
+
+/// A message of router discovery to all routers.
+fn discovery(from: &str, kind: u8, hops: u8) -> Vec<u8> {
+    let ends = [from, "ff02::2"].map(|text| text.parse::<std::net::Ipv6Addr>().expect("an address").octets());
+    let mut message = vec![kind, 0, 0, 0, 0, 0, 0, 0];
+    if kind == 134 {
+        message.extend_from_slice(&[0; 8]);
+    }
+    let mut words = ends.concat();
+    words.extend_from_slice(&[0, 0, 0, message.len() as u8, 0, 0, 0, 58]);
+    words.extend_from_slice(&message);
+    let mut sum: u32 = words.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    message[2..4].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    let mut packet = vec![0x60, 0, 0, 0, 0, message.len() as u8, 58, hops];
+    packet.extend(ends.concat());
+    packet.extend_from_slice(&message);
+    packet
+}
+
+/// What a pod asks of its own network's servers and routers passes; what it says as another, or as a server or a router,
+/// does not.
+#[test]
+fn s1_10_dhcp_and_router_solicitations_of_the_pod_pass_and_forged_ones_do_not() {
+    isolated(|| {
+        run("nft add table inet seen");
+        run("nft add chain inet seen early { type filter hook prerouting priority -500; }");
+        run("nft add rule inet seen early udp dport { 67, 68 } counter");
+        run("nft add rule inet seen early icmpv6 type { nd-router-solicit, nd-router-advert } counter");
+        let far = FarEnd::new("pod1", &[]);
+        let mut nft = open();
+        // Its link-local address is made of its hardware address, and the Program does not have it as the pod's.
+        let known = PodInterface {
+            addresses: vec!["10.0.0.1".parse().expect("an address"), "fd00::1".parse().expect("an address")],
+            ..pod("pod1")
+        };
+        let unknown = PodInterface { is_shared: true, hardware: None, ..known.clone() };
+        let (ipv4, ipv6) = (0x0800, 0x86dd);
+        let (any, all, node) = ("0.0.0.0", "255.255.255.255", "10.0.0.254");
+        let own = "fe80::ff:fe00:1";
+        // Whether it passes where the pod is known, and where it is not.
+        let packets = [
+            ("a DHCP request", OWN_HARDWARE, ipv4, datagram(any, all, [68, 67]), [true, true]),
+            ("a renewal", OWN_HARDWARE, ipv4, datagram("10.0.0.1", node, [68, 67]), [true, true]),
+            ("a request as another host", OTHER_HARDWARE, ipv4, datagram(any, all, [68, 67]), [false, true]),
+            ("a renewal as another pod", OWN_HARDWARE, ipv4, datagram("10.0.0.9", node, [68, 67]), [false, false]),
+            ("an answer of a server", OWN_HARDWARE, ipv4, datagram(any, all, [67, 68]), [false, false]),
+            ("a request to one host", OWN_HARDWARE, ipv4, datagram(any, node, [68, 67]), [false, false]),
+            ("a router solicitation", OWN_HARDWARE, ipv6, discovery(own, 133, 255), [true, true]),
+            ("one without an address", OWN_HARDWARE, ipv6, discovery("::", 133, 255), [true, true]),
+            ("one from a routable address", OWN_HARDWARE, ipv6, discovery("fd00::1", 133, 255), [true, true]),
+            ("one as another host", OTHER_HARDWARE, ipv6, discovery(own, 133, 255), [false, true]),
+            ("one from another's address", OWN_HARDWARE, ipv6, discovery("fe80::9", 133, 255), [false, true]),
+            ("one from another pod's address", OWN_HARDWARE, ipv6, discovery("fd00::9", 133, 255), [false, false]),
+            ("one that was forwarded", OWN_HARDWARE, ipv6, discovery(own, 133, 64), [false, false]),
+            ("a forwarded one without an address", OWN_HARDWARE, ipv6, discovery("::", 133, 64), [false, false]),
+            ("a router advertisement", OWN_HARDWARE, ipv6, discovery(own, 134, 255), [false, false]),
+        ];
+        for (what, hardware, kind, packet, _) in &packets {
+            let seen = passed();
+            send_from(&far, hardware, *kind, packet);
+            eventually(&format!("{what} passes without the guard"), || (passed() > seen).then_some(()));
+        }
+        for (at, interface) in [known, unknown].into_iter().enumerate() {
+            nft.guarded(&[interface]).unwrap();
+            for (what, hardware, kind, packet, passes) in &packets {
+                let (seen, before) = (passed(), nft.guard_drops().unwrap().wrong_source.packets);
+                send_from(&far, hardware, *kind, packet);
+                let went = eventually("it passes or is counted", || {
+                    let dropped = nft.guard_drops().unwrap().wrong_source.packets > before;
+                    (passed() > seen).then_some(true).or(dropped.then_some(false))
+                });
+                assert_eq!(went, passes[at], "{what}, unknown: {}", at == 1);
             }
         }
     });
