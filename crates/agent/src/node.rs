@@ -323,6 +323,11 @@ impl<D: Dataplane> Node<D> {
         }
     }
 
+    /// What is known of changes to tables inside pods' network namespaces, for the next process.
+    pub fn seen_inside(&self) -> BTreeMap<String, u32> {
+        self.enforcer.dataplane().seen_inside()
+    }
+
     /// Denials on second interfaces of pods that nobody has taken yet.
     pub fn take_denials_inside(&self) -> Vec<PodDenials> {
         if self.second.is_empty() { Vec::new() } else { self.enforcer.dataplane().take_denials_inside() }

@@ -275,6 +275,9 @@ impl<D: Dataplane> State<D> {
             self.node.enforce_inside();
             self.interfaces.enforced_inside(self.node.second());
         }
+        if is_due {
+            self.interfaces.store_seen(self.node.seen_inside());
+        }
     }
 
     /// The pods of this node whose network namespaces are not reached, so that no policy judges their second interfaces:

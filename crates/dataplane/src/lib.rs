@@ -94,6 +94,12 @@ pub trait Dataplane: Debug + Send + 'static {
     /// for each namespace.
     fn has_news_inside(&mut self, looks_at_tables: bool) -> bool;
 
+    /// The number of the last change to the tables of each network namespace that this process knows of, by the name of
+    /// the namespace. The next process tells by it whether somebody else has changed tables meanwhile.
+    fn seen_inside(&self) -> BTreeMap<String, u32> {
+        BTreeMap::new()
+    }
+
     /// Opens and closes addresses after a grant; returns when it is in force. `leases` already has the grant.
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Self::Error>;
 

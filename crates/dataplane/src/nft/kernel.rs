@@ -544,6 +544,10 @@ impl Dataplane for Nft {
         self.look_inside(looks_at_tables)
     }
 
+    fn seen_inside(&self) -> BTreeMap<String, u32> {
+        self.inside.iter().filter_map(|(id, pod)| Some((id.clone(), pod.seen()?))).collect()
+    }
+
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), NftError> {
         let Some(known) = &self.known else {
             return Err(NftError::Unknown { table: TableRef::from(&self.settings.table).to_string() });

@@ -3,7 +3,7 @@
 
 use crate::common::{self, run_in};
 use crate::world::{ATTACKER, Network, OUTSIDE, World, policies};
-use crate::{names, play};
+use crate::{DEADLINE, names, play};
 use namewall_policy::domain::{DomainName, DomainPattern, RulePattern};
 use namewall_policy::labels::Selector;
 use namewall_policy::model::{
@@ -179,6 +179,40 @@ fn s1_9_root_in_a_pod_cannot_change_tables_while_an_agent_lives_and_is_found_out
     world.change(policies(), true);
     denies(&world);
     assert_eq!(repaired(&mut world), 1);
+}
+
+/// What is changed in part while no agent runs is found by the next one, too. What the pod does with tables of its own,
+/// and policies that change meanwhile, are no sign of it.
+#[test]
+fn s1_9_tables_that_were_changed_in_part_while_no_agent_ran_are_made_right_and_counted() {
+    if !common::has_rights() {
+        return;
+    }
+    let mut world = World::with_namewall(Network::Macvlan);
+    let steps: [(&[&str], Vec<Policy>, u64); 7] = [
+        (&[], policies(), 0),
+        (&["add table inet other"], policies(), 0),
+        (&[], Vec::new(), 0),
+        (&[], policies(), 0),
+        (&["delete table inet other"], policies(), 0),
+        (&["insert rule inet namewall second-output accept", "delete table netdev namewall"], policies(), 1),
+        (&["flush chain inet namewall second-input"], policies(), 1),
+    ];
+    for (commands, next, expected) in steps {
+        world.cluster().stop(false).expect("the agents are gone");
+        for command in commands {
+            assert!(nft(&world, command).status.success(), "{command}");
+        }
+        if commands.iter().any(|command| command.contains("accept")) {
+            let began = std::time::Instant::now();
+            while play(&world, &world.denied(), false).is_empty() {
+                assert!(began.elapsed() < DEADLINE, "the attack does not work while nobody looks");
+            }
+        }
+        world.change(next, true);
+        assert_eq!(repaired(&mut world), expected, "after {commands:?}");
+    }
+    denies(&world);
 }
 
 fn repaired(world: &mut World) -> u64 {
