@@ -241,6 +241,9 @@ impl<D: Dataplane> State<D> {
         let (node, now) = (self.node.scope_mut().node, self.node.now());
         let here = Here { program: self.node.program(), node };
         let is_new = self.interfaces.follow(&here, own.machine(), now);
+        if self.interfaces.has_new_links() {
+            self.node.filter_bridges();
+        }
         let is_time = self.interfaces.has_new_links() || self.guard_retry.is_due(now);
         if !is_new && is_time && self.node.lacks_guards() {
             self.node.guard_again();

@@ -31,6 +31,7 @@ pub use tunnels::Tunnels;
 
 use namewall_policy::lease::{LeaseChange, NeverLeased, Refusal};
 use namewall_policy::{Instant, Lease, LeaseTable, Program};
+use netlink::bridges::Bridges;
 use render::Scope;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -78,6 +79,12 @@ pub trait Dataplane: Debug + Send + 'static {
 
     /// Guards these interfaces, and no others: what comes from one without a source of its pod is dropped (S1.9).
     fn guard(&mut self, guard: &Guard<'_>) -> Result<Guarded, Self::Error>;
+
+    /// Makes the frames of the bridges of guarded interfaces pass the firewall again, if somebody has changed that. To be
+    /// called when links have changed.
+    fn filter_bridges(&mut self) -> Result<Bridges, Self::Error> {
+        Ok(Bridges::default())
+    }
 
     /// What the guard has dropped, in all.
     fn guard_drops(&mut self) -> Result<GuardDrops, Self::Error>;

@@ -19,6 +19,7 @@ use crate::conntrack::{Connection, Conntrack};
 use crate::guard::{Guard, GuardDrops, Guarded};
 use crate::inside::{Inside, PodDenials, PodNamespace, SecondStatus};
 use crate::leases::{Adopting, Grouped, LeaseGroups, Moving, Writes, most_elements, union, without};
+use crate::netlink::bridges::Bridges;
 use crate::netlink::{Family, Socket};
 use crate::nflog::{DenialLog, Told};
 use crate::remembered::{Ends, MOST, Remembered};
@@ -530,6 +531,10 @@ impl Dataplane for Nft {
 
     fn guard_drops(&mut self) -> Result<GuardDrops, NftError> {
         self.read_guard_drops()
+    }
+
+    fn filter_bridges(&mut self) -> Result<Bridges, NftError> {
+        self.filter_bridges_of_pods()
     }
 
     fn inside(&mut self, inside: &Inside<'_>) -> SecondStatus {

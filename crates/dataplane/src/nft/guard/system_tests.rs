@@ -440,3 +440,121 @@ fn s1_9_extra_sources_pass_for_their_pod_alone_and_the_log_says_why_others_do_no
         assert!(told.iter().all(|denied| denied.source.to_string() != "10.0.0.1"), "{told:?}");
     });
 }
+
+/// Ports of a bridge that are pods.
+struct Bridged {
+    speaker: FarEnd,
+    listener: FarEnd,
+}
+
+impl Bridged {
+    fn new() -> Self {
+        run("ip link add cni0 type bridge");
+        run("ip link set cni0 up");
+        let (speaker, listener) = (FarEnd::new("pod1", &[]), FarEnd::new("pod2", &[]));
+        for port in ["pod1", "pod2"] {
+            run(&format!("ip link set {port} master cni0"));
+        }
+        let pod = Self { speaker, listener };
+        pod.inside("nft add table netdev seen");
+        pod.inside("nft add chain netdev seen early { type filter hook ingress device eth0 priority 0; }");
+        for kind in ["ip", "arp"] {
+            pod.inside(&format!("nft add rule netdev seen early ether type {kind} counter"));
+        }
+        pod
+    }
+
+    fn inside(&self, command: &str) -> String {
+        run(&format!("nsenter --target {} --net {command}", self.listener.0.id()))
+    }
+
+    /// How many frames of this kind the listener has heard.
+    fn heard(&self, kind: &str) -> u64 {
+        let list = self.inside("nft list chain netdev seen early");
+        let is_meant = |line: &&str| line.contains(&format!("type {kind} counter"));
+        let words: Vec<&str> = list.lines().find(is_meant).expect("a rule").split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "packets").expect("a counter");
+        words[at + 1].parse().expect("a number")
+    }
+
+    fn speak(&self, kind: u16, packet: &[u8]) {
+        send_frame(&self.speaker, ["ff:ff:ff:ff:ff:ff", OWN_HARDWARE], kind, packet);
+    }
+}
+
+/// Groups are then kept from pods where frames leave for them, and bridges are looked at all the same.
+#[test]
+fn s1_10_without_tables_for_bridges_groups_are_kept_from_pods_at_their_ports() {
+    isolated(|| {
+        let pods = Bridged::new();
+        let mut nft = open();
+        if !nft.features.egress_hook.is_there {
+            return;
+        }
+        nft.features.guard.bridges = false;
+        let speaker = || PodInterface { hears_groups: true, ..pod("pod1") };
+        let listener = |hears_groups| PodInterface { hears_groups, ..pod("pod2") };
+        let group = datagram("10.0.0.1", "255.255.255.255", [9, 9]);
+        let mut question = vec![0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1];
+        question.extend_from_slice(&[0, 0, 0, 0, 0, 0, 10, 0, 0, 9]);
+        let (ipv4, arp) = (0x0800, 0x0806);
+
+        let done = nft.guarded(&[speaker(), listener(true)]).unwrap();
+        assert_eq!(done.lacking, [NO_BRIDGES]);
+        assert_eq!([done.bridges.changed, done.bridges.unfiltered].concat(), ["cni0"], "it is looked at");
+        // What is heard of ARP is heard after all that was sent before.
+        let hears = |name: &str, kind, packet: &[u8]| {
+            let before = pods.heard(name);
+            eventually("it is heard", || {
+                pods.speak(kind, packet);
+                (pods.heard(name) > before).then_some(())
+            });
+        };
+        hears("ip", ipv4, &group);
+        hears("arp", arp, &question);
+        nft.guarded(&[speaker(), listener(false)]).unwrap();
+        let (heard, dropped) = (pods.heard("ip"), nft.guard_drops().unwrap().groups.packets);
+        pods.speak(ipv4, &group);
+        eventually("it is counted", || (nft.guard_drops().unwrap().groups.packets > dropped).then_some(()));
+        hears("arp", arp, &question);
+        assert_eq!(pods.heard("ip"), heard, "a pod with ingress policies hears no group");
+        assert!(!run("nft list tables").contains("table bridge"), "the kernel is not asked for what it lacks");
+    });
+}
+
+/// A kernel without the hook still has bridges pass their frames to the rules of policies, and says what it lacks.
+#[test]
+fn s1_9_without_a_hook_for_frames_bridges_are_filtered_and_what_is_lacking_is_named() {
+    isolated(|| {
+        let pods = Bridged::new();
+        let mut nft = open();
+        nft.features.guard.frames = false;
+        let done = nft.guarded(&[pod("pod1"), pod("pod2")]).unwrap();
+        assert_eq!((done.lacking, done.by_address_alone), (vec![NO_FRAMES], true));
+        assert_eq!([done.bridges.changed, done.bridges.unfiltered].concat(), ["cni0"]);
+        let tables = run("nft list tables");
+        assert!(tables.contains("table bridge") && !tables.contains("table netdev"), "{tables}");
+        nft.features.guard.bridges = false;
+        assert_eq!(nft.guarded(&[pod("pod1")]).unwrap().lacking, [NO_FRAMES, NO_GROUPS]);
+        drop(pods);
+    });
+}
+
+#[test]
+fn a_bridge_whose_frames_somebody_takes_from_the_firewall_is_set_right_again() {
+    isolated(|| {
+        let _pods = Bridged::new();
+        let mut nft = open();
+        let done = nft.guarded(&[pod("pod1"), pod("pod2")]).unwrap();
+        if !done.bridges.unfiltered.is_empty() {
+            assert_eq!(nft.filter_bridges().unwrap().unfiltered, ["cni0"], "it is told again");
+            return;
+        }
+        assert_eq!(nft.filter_bridges().unwrap(), Bridges::default());
+        let mut notices = crate::netlink::LinkNotices::open().unwrap();
+        run("ip link set cni0 type bridge nf_call_iptables 0");
+        assert!(notices.have_come(), "the kernel tells of it");
+        assert_eq!(nft.filter_bridges().unwrap().changed, ["cni0"]);
+        assert!(run("ip -details link show cni0").contains("nf_call_iptables 1"));
+    });
+}

@@ -104,6 +104,10 @@ fn unresolved(told: &Value) -> Option<Check> {
 /// Whether the interfaces of pods are guarded, by what the namewall of this node says.
 fn guard(told: &Value) -> Check {
     let unknown = told["unknown"].as_array().map_or(0, Vec::len);
+    let lacking = texts(&told["lacking"]);
+    if !lacking.is_empty() && told["error"].is_null() {
+        return Check::missing("guard", lacking.join("; "), "use a kernel with these parts of nftables");
+    }
     match told["error"].as_str() {
         Some(error) => Check::missing(
             "guard",
@@ -235,6 +239,8 @@ mod tests {
         assert_eq!(state(&[], None), State::Good);
         assert_eq!(state(&["10.0.0.1"], None), State::Hint);
         assert_eq!(state(&[], Some("the kernel has no netdev tables")), State::Missing);
+        let lacking = guard(&json!({"interfaces": 3, "unknown": [], "error": null, "lacking": ["no hook for frames"]}));
+        assert_eq!((lacking.state, lacking.found.as_str()), (State::Missing, "no hook for frames"));
     }
 
     #[test]
