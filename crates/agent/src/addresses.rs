@@ -7,10 +7,10 @@ use namewall_dataplane::netlink::routed::{RoutedLink, routed_links};
 use namewall_dataplane::netlink::shared::{SharedLink, shared_links};
 use namewall_dataplane::netlink::tunnels::tunnels;
 use namewall_dataplane::netlink::veth::{PodLink, pod_links};
-use namewall_dataplane::netlink::{self, Addresses, Family, LinkNotices, Socket};
-use namewall_policy::addr::is_own_to_each_machine;
+use namewall_dataplane::netlink::{self, Addresses, Family, LinkNotices, MachineAddresses, Socket};
+use namewall_policy::addr::{Cidr, is_own_to_each_machine};
 use namewall_policy::model::Node;
-use namewall_policy::{Instant, Snapshot};
+use namewall_policy::{Finding, Instant, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -30,8 +30,8 @@ pub trait Machine: Debug + Send {
     /// True if addresses may have changed since this was last asked. Does not wait.
     fn has_changed(&mut self) -> bool;
 
-    /// Every address on every interface. None if they cannot be read now.
-    fn addresses(&mut self) -> Option<BTreeSet<IpAddr>>;
+    /// Every address on every interface, and what local routes lead to. None if they cannot be read now.
+    fn addresses(&mut self) -> Option<MachineAddresses>;
 
     /// The interfaces that single addresses are routed to. None if they cannot be read now.
     fn routed_links(&mut self) -> Option<Vec<RoutedLink>>;
@@ -71,7 +71,7 @@ impl Machine for ThisMachine {
         self.addresses.have_changed()
     }
 
-    fn addresses(&mut self) -> Option<BTreeSet<IpAddr>> {
+    fn addresses(&mut self) -> Option<MachineAddresses> {
         self.addresses.read().inspect_err(|error| warn!(%error, "cannot read the addresses of this machine")).ok()
     }
 
@@ -138,6 +138,8 @@ impl<T: Ord + Copy> Held<T> {
 pub(crate) struct OwnAddresses {
     machine: Box<dyn Machine>,
     held: Held<IpAddr>,
+    /// Networks of local routes whose addresses are too many to be listed. Rules for nodes do not cover them.
+    unlisted: BTreeSet<Cidr>,
     read_at: Option<Instant>,
     /// What a source said of nodes, and what was made of it: as long as neither changes, pods can come and go without
     /// that everything is compiled anew.
@@ -153,7 +155,7 @@ struct Added {
 
 impl OwnAddresses {
     pub(crate) fn new(machine: Box<dyn Machine>) -> Self {
-        Self { machine, held: Held::default(), read_at: None, added: None }
+        Self { machine, held: Held::default(), unlisted: BTreeSet::new(), read_at: None, added: None }
     }
 
     pub(crate) fn machine(&mut self) -> &mut dyn Machine {
@@ -166,7 +168,7 @@ impl OwnAddresses {
         if !self.machine.has_changed() && !is_due {
             return false;
         }
-        let Some(mut seen) = self.machine.addresses() else {
+        let Some(MachineAddresses { listed: mut seen, unlisted }) = self.machine.addresses() else {
             // What was known counts on, and it is tried again with the next turn.
             self.read_at = None;
             return false;
@@ -179,7 +181,28 @@ impl OwnAddresses {
         if is_new {
             self.added = None;
         }
-        is_new
+        let has_other_networks = self.unlisted != unlisted;
+        self.unlisted = unlisted;
+        if let Some(networks) = self.unlisted_networks().filter(|_| has_other_networks) {
+            warn!(networks, "rules for nodes do not cover these networks of local routes, which are too large");
+        }
+        is_new || has_other_networks
+    }
+
+    /// What rules for nodes do not cover of this machine.
+    pub(crate) fn finding(&self, node: &str) -> Option<Finding> {
+        let networks = self.unlisted_networks()?;
+        let message = format!(
+            "the machine answers at {networks} by local routes, and they have too many addresses to be listed: rules \
+             for nodes do not cover them. Deny them by `networks` as well and add them to the networks that are never \
+             leased, or use routes to single addresses"
+        );
+        Some(Finding::warning("local-network", format!("Node {node}"), message))
+    }
+
+    fn unlisted_networks(&self) -> Option<String> {
+        let texts: Vec<String> = self.unlisted.iter().map(ToString::to_string).collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
     }
 
     /// Those that the other nodes have to know.
@@ -187,7 +210,7 @@ impl OwnAddresses {
         self.held.since.keys().copied().collect()
     }
 
-    /// True if the address is on an interface now.
+    /// True if the address is on an interface, or of a local route, now.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         self.held.since.get(&address).is_some_and(Option::is_none)
     }
@@ -262,6 +285,22 @@ mod tests {
         machine.set_unnoticed(&["192.0.2.1", "172.17.0.1"]);
         assert!(!own.follow(at(1)));
         assert!(own.follow(at(10)));
+    }
+
+    #[test]
+    fn s7_2_networks_that_cannot_be_listed_are_reported() {
+        let machine = FakeMachine::new(&["192.0.2.1"]);
+        let mut own = own(&machine);
+        assert!(own.follow(at(0)));
+        assert_eq!(own.finding("n1"), None);
+        machine.set_unlisted(&["2001:db8::/64", "198.18.0.0/15"]);
+        assert!(own.follow(at(1)) && !own.follow(at(12)));
+        let finding = own.finding("n1").expect("it is reported");
+        assert_eq!((finding.code, finding.object.as_str()), ("local-network", "Node n1"));
+        assert!(finding.message.contains("at 198.18.0.0/15, 2001:db8::/64 by local routes"), "{}", finding.message);
+        machine.set_unlisted(&[]);
+        assert!(own.follow(at(13)));
+        assert_eq!(own.finding("n1"), None);
     }
 
     #[test]

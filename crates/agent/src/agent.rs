@@ -8,7 +8,7 @@ use crate::denials;
 use crate::error::{AgentError, with_causes};
 use crate::history::{self, Keeper};
 use crate::hold::Hold;
-use crate::identity::{Attachments, Interfaces};
+use crate::identity::{Attachments, Interfaces, SeenChanges};
 use crate::learner::{Refused, StoredLeases};
 use crate::metrics::NodeMetrics;
 use crate::node::NodeError;
@@ -127,7 +127,8 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         // The runtime's word is beside the records.
         let sandboxes = start.records.with_file_name(namewall_cni::sandboxes::FILE);
         let attachments = Arc::new(Attachments::load(&Records::new(start.records)));
-        let interfaces = Interfaces::new(attachments.clone(), sandboxes);
+        let seen = SeenChanges::load(start.history.as_deref());
+        let interfaces = Interfaces::new(attachments.clone(), sandboxes).with_seen(seen);
         source.attach(&attachments.take().unwrap_or_default());
         source.waker().into_iter().for_each(|wake| attachments.set_wake(wake));
         let mut own = OwnAddresses::new(machine);

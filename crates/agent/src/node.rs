@@ -10,6 +10,7 @@ use crate::learner::{Learner, Learning};
 use crate::metrics::{Meter, add};
 use crate::name_rules::NameRules;
 use crate::settle::{Settle, Settling};
+use namewall_dataplane::netlink::bridges::Bridges;
 use namewall_dataplane::nft::{Nft, NftError, Settings as NftSettings};
 use namewall_dataplane::render::{Intercept, Listener, Scope};
 use namewall_dataplane::{
@@ -260,6 +261,8 @@ impl<D: Dataplane> Node<D> {
             warn!(error, "cannot guard the interfaces of pods; policies are enforced by address");
         }
         self.guard_failure = failure;
+        let lacking = guarded.as_ref().map(|guarded| guarded.lacking.clone()).unwrap_or_default();
+        lacking.iter().filter(|what| !self.guarded.lacking.contains(what)).for_each(|what| warn!("{what}"));
         self.guarding = guarded.is_ok().then_some(wanted);
         self.guarded = guarded.unwrap_or_default();
     }
@@ -272,6 +275,24 @@ impl<D: Dataplane> Node<D> {
         own.sort_unstable();
         own.dedup();
         own
+    }
+
+    /// Makes bridges of pods pass their frames through the firewall again, where somebody has changed that.
+    pub(crate) fn filter_bridges(&mut self) {
+        if self.guarding.is_none() {
+            return;
+        }
+        match self.enforcer.dataplane().filter_bridges() {
+            Ok(Bridges { changed, unfiltered }) => {
+                for bridge in changed {
+                    warn!(bridge, "frames of the bridge did not pass the firewall any more; they do again");
+                }
+                self.guarded.bridges.unfiltered = unfiltered;
+            }
+            Err(error) => {
+                warn!(error = with_causes(&error), "cannot look whether frames of bridges pass the firewall");
+            }
+        }
     }
 
     /// True if the guard is not as it should be: it failed, or an interface does not exist yet.
@@ -321,6 +342,11 @@ impl<D: Dataplane> Node<D> {
         if is_in_doubt {
             self.settling.changed(true, self.now());
         }
+    }
+
+    /// What is known of changes to tables inside pods' network namespaces, for the next process.
+    pub fn seen_inside(&self) -> BTreeMap<String, u32> {
+        self.enforcer.dataplane().seen_inside()
     }
 
     /// Denials on second interfaces of pods that nobody has taken yet.
@@ -591,6 +617,9 @@ impl<D: Dataplane> Node<D> {
 
     /// How many interfaces are guarded.
     pub fn guards(&self) -> usize {
+        if self.guarded.by_address_alone {
+            return 0;
+        }
         let is_guarded = |one: &&PodInterface| !one.is_shared && !self.guarded.missing.contains(&one.name);
         self.guarding.iter().flat_map(|guarding| &guarding.interfaces).filter(is_guarded).count()
     }

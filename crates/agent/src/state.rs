@@ -123,12 +123,14 @@ impl<D: Dataplane> State<D> {
         let mut snapshot = lowered.snapshot;
         // Before our own addresses are added: DNS is served at one that the Node lists.
         let this = ThisNode::find(&snapshot, config.node.as_deref())?;
-        own.add_to(&mut snapshot, this.as_ref().map_or(&host_name(), |this| &this.name));
+        let own_name = this.as_ref().map_or_else(host_name, |this| this.name.clone());
+        own.add_to(&mut snapshot, &own_name);
         let began = clock.now();
         let (program, more) = compile(&snapshot);
         let compiled = clock.now().since(began);
         findings.extend(more);
         let not_enforced = note_pods_at(own, &Compiled { snapshot: &snapshot, program: &program }, &mut findings);
+        findings.extend(own.finding(&own_name));
         let (node_name, addresses) = this.map(|this| (this.name, this.addresses)).unzip();
         let dns = config.dns.settings(&addresses.unwrap_or_default(), cluster_dns)?;
         let scope = Scope {
@@ -199,7 +201,8 @@ impl<D: Dataplane> State<D> {
         if let (Some(name), None) = (&self.node_name, node) {
             return Err(AgentError::NodeGone(name.clone()));
         }
-        own.add_to(&mut snapshot, self.node_name.as_ref().unwrap_or(&host_name()));
+        let own_name = self.node_name.clone().unwrap_or_else(host_name);
+        own.add_to(&mut snapshot, &own_name);
         let began = self.node.now();
         let (program, more) = match &self.last_error {
             None => compile_next(&self.snapshot, self.node.program(), &snapshot),
@@ -209,6 +212,7 @@ impl<D: Dataplane> State<D> {
         self.node.meter().compiled.add(self.node.now().since(began));
         findings.extend(more);
         let not_enforced = note_pods_at(own, &Compiled { snapshot: &snapshot, program: &program }, &mut findings);
+        findings.extend(own.finding(&own_name));
         self.log_new(&findings, &kept);
         self.node.scope_mut().node = node;
         let here = Here { program: &program, node };
@@ -237,6 +241,9 @@ impl<D: Dataplane> State<D> {
         let (node, now) = (self.node.scope_mut().node, self.node.now());
         let here = Here { program: self.node.program(), node };
         let is_new = self.interfaces.follow(&here, own.machine(), now);
+        if self.interfaces.has_new_links() {
+            self.node.filter_bridges();
+        }
         let is_time = self.interfaces.has_new_links() || self.guard_retry.is_due(now);
         if !is_new && is_time && self.node.lacks_guards() {
             self.node.guard_again();
@@ -270,6 +277,9 @@ impl<D: Dataplane> State<D> {
         if has_more || self.node.has_news_inside(is_due) {
             self.node.enforce_inside();
             self.interfaces.enforced_inside(self.node.second());
+        }
+        if is_due {
+            self.interfaces.store_seen(self.node.seen_inside());
         }
     }
 

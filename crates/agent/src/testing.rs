@@ -7,6 +7,7 @@ use crate::node::{Node, NodeSettings};
 use crate::settle::Settle;
 use namewall_cluster::{Document, LastGood, Read, Settings, yaml};
 use namewall_dataplane::memory::Memory;
+use namewall_dataplane::netlink::MachineAddresses;
 use namewall_dataplane::netlink::routed::RoutedLink;
 use namewall_dataplane::netlink::shared::SharedLink;
 use namewall_dataplane::netlink::veth::PodLink;
@@ -14,6 +15,7 @@ use namewall_dataplane::nft::rule::Hardware;
 use namewall_dataplane::render::Scope;
 use namewall_dataplane::{CutEstablished, Tunnels};
 use namewall_dns::lookup::{Done, Lookups, Order};
+use namewall_policy::addr::Cidr;
 use namewall_policy::lease::{Bounds, NeverLeased};
 use namewall_policy::{Program, compile};
 use namewall_runtime::ManualClock;
@@ -146,6 +148,8 @@ pub(crate) struct FakeMachine(Arc<Mutex<Interfaces>>);
 #[derive(Default, Debug)]
 struct Interfaces {
     addresses: BTreeSet<IpAddr>,
+    /// Networks of local routes.
+    unlisted: BTreeSet<Cidr>,
     routed: Vec<RoutedLink>,
     shared: Vec<SharedLink>,
     tunnels: Tunnels,
@@ -170,6 +174,15 @@ impl FakeMachine {
     /// The kernel does not tell of the change.
     pub(crate) fn set_unnoticed(&self, addresses: &[&str]) {
         self.with(|interfaces| interfaces.addresses = addresses.iter().map(|text| ip(text)).collect());
+    }
+
+    /// From now on it answers for these networks by local routes.
+    pub(crate) fn set_unlisted(&self, networks: &[&str]) {
+        let networks = networks.iter().map(|text| text.parse().expect("a network")).collect();
+        self.with(|interfaces| {
+            interfaces.unlisted = networks;
+            interfaces.has_changed = true;
+        });
     }
 
     /// Routes an address to the pod behind an interface.
@@ -216,8 +229,11 @@ impl Machine for FakeMachine {
         self.with(|interfaces| std::mem::take(&mut interfaces.has_changed))
     }
 
-    fn addresses(&mut self) -> Option<BTreeSet<IpAddr>> {
-        self.with(|interfaces| (!interfaces.fails).then(|| interfaces.addresses.clone()))
+    fn addresses(&mut self) -> Option<MachineAddresses> {
+        self.with(|interfaces| {
+            let (listed, unlisted) = (interfaces.addresses.clone(), interfaces.unlisted.clone());
+            (!interfaces.fails).then_some(MachineAddresses { listed, unlisted })
+        })
     }
 
     fn routed_links(&mut self) -> Option<Vec<RoutedLink>> {

@@ -31,6 +31,7 @@ pub use tunnels::Tunnels;
 
 use namewall_policy::lease::{LeaseChange, NeverLeased, Refusal};
 use namewall_policy::{Instant, Lease, LeaseTable, Program};
+use netlink::bridges::Bridges;
 use render::Scope;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -79,6 +80,12 @@ pub trait Dataplane: Debug + Send + 'static {
     /// Guards these interfaces, and no others: what comes from one without a source of its pod is dropped (S1.9).
     fn guard(&mut self, guard: &Guard<'_>) -> Result<Guarded, Self::Error>;
 
+    /// Makes the frames of the bridges of guarded interfaces pass the firewall again, if somebody has changed that. To be
+    /// called when links have changed.
+    fn filter_bridges(&mut self) -> Result<Bridges, Self::Error> {
+        Ok(Bridges::default())
+    }
+
     /// What the guard has dropped, in all.
     fn guard_drops(&mut self) -> Result<GuardDrops, Self::Error>;
 
@@ -93,6 +100,12 @@ pub trait Dataplane: Debug + Send + 'static {
     /// Links and addresses are looked at every time, tables only if that is asked for: it takes a question to the kernel
     /// for each namespace.
     fn has_news_inside(&mut self, looks_at_tables: bool) -> bool;
+
+    /// The number of the last change to the tables of each network namespace that this process knows of, by the name of
+    /// the namespace. The next process tells by it whether somebody else has changed tables meanwhile.
+    fn seen_inside(&self) -> BTreeMap<String, u32> {
+        BTreeMap::new()
+    }
 
     /// Opens and closes addresses after a grant; returns when it is in force. `leases` already has the grant.
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), Self::Error>;

@@ -4,6 +4,7 @@
 use crate::guard::{Guard, GuardDrops, Guarded, PodInterface};
 use crate::inside::{FrameChecks, Inside, PodNamespace, SecondStatus};
 use crate::leases::{Adopted, Adopting, Found, LeaseGroups};
+use crate::netlink::bridges::Bridges;
 use crate::nft::set::LeaseNote;
 use crate::render::Scope;
 use crate::{
@@ -48,6 +49,8 @@ struct Inner {
     is_alive: bool,
     /// How often somebody else is said to have changed the tables inside pods' network namespaces.
     tampered: u64,
+    /// How often it was asked to have bridges pass their frames.
+    filtered: u64,
     refuses: bool,
     followers: Vec<Sender<Denied>>,
     while_planning: Option<Act>,
@@ -143,6 +146,11 @@ impl Memory {
     /// From now on somebody else has changed the tables inside pods' network namespaces once more.
     pub fn tamper(&self) {
         self.lock().tampered += 1;
+    }
+
+    /// How often it was asked to have bridges pass their frames through the firewall.
+    pub fn filtered(&self) -> u64 {
+        self.lock().filtered
     }
 
     /// How many changes it has taken.
@@ -277,6 +285,11 @@ impl Dataplane for Memory {
         inner.interfaces = guard.interfaces.to_vec();
         inner.interfaces.retain(|interface| !missing.contains(&interface.name));
         Ok(Guarded { operations, missing, ..Guarded::default() })
+    }
+
+    fn filter_bridges(&mut self) -> Result<Bridges, Refused> {
+        self.lock().filtered += 1;
+        Ok(Bridges::default())
     }
 
     fn inside(&mut self, inside: &Inside<'_>) -> SecondStatus {

@@ -42,6 +42,8 @@ pub struct Cluster {
     sockets: BTreeMap<Arc<str>, Reached>,
     /// True if agents have gone, so that pods have what they left.
     has_restarted: bool,
+    /// What the agents before knew of changes to tables inside pods' network namespaces.
+    left: BTreeMap<String, u32>,
     /// False if agents know no interface of a pod, as without a CNI plugin.
     knows_interfaces: bool,
     /// Tunnel endpoints that nodes have besides those that their kernels tell of.
@@ -102,6 +104,7 @@ impl Cluster {
             most_cuts: None,
             sockets: BTreeMap::new(),
             has_restarted: false,
+            left: BTreeMap::new(),
             knows_interfaces: true,
             tunnels: Tunnels::default(),
             has_relays: false,
@@ -136,6 +139,7 @@ impl Cluster {
 
     /// The agents go, and what they put into the kernel stays: by themselves, or without the time to do anything.
     pub fn stop(&mut self, is_orderly: bool) -> Result<(), Error> {
+        self.remember_changes();
         self.sockets.clear();
         self.has_restarted = true;
         for (name, mut node) in std::mem::take(&mut self.agents) {
@@ -157,11 +161,17 @@ impl Cluster {
     /// Goes on to another state, or stays, with new agents: each finds the table
     /// the last one left. How many operations each took to make it right.
     pub fn restart(&mut self, wanted: &Wanted<'_>) -> Result<BTreeMap<Arc<str>, usize>, Error> {
+        self.remember_changes();
         self.agents.clear();
         self.sockets.clear();
         self.has_restarted = true;
         self.sandbox.update(wanted.snapshot, wanted.outside)?;
         self.enforce(wanted)
+    }
+
+    /// What agents store for the next ones.
+    fn remember_changes(&mut self) {
+        self.left.extend(self.agents.values().flat_map(Node::seen_inside));
     }
 
     /// From the next change on agents know no interface of a pod: only which bridge pods are behind.
@@ -298,6 +308,7 @@ impl Cluster {
                 own: "eth0".to_owned(),
                 addresses: plan.addresses.clone(),
                 has_table: self.has_restarted,
+                left: self.left.get(name.as_ref()).copied(),
                 extra: Vec::new(),
                 sockets: self.sockets.get(name)?.sockets.clone(),
             })

@@ -4,9 +4,12 @@
 //! no neighbour discovery, so a packet put in at one end comes out at the other
 //! and is taken there: no neighbour has to be found, none can be forgotten, and
 //! no first packet waits. A gateway's address is then only a word for "the
-//! other end"; Calico's are used.
+//! other end"; Calico's are used. Where the kernel has IPv6, both ends of a pod's
+//! link have link-local addresses, in clusters without IPv6 too, as on real nodes.
 
+use namewall_dataplane::guard::link_local;
 use namewall_dataplane::netlink::{CREATE, EXCLUSIVE, Error, Family, Messages, Socket};
+use namewall_dataplane::nft::rule::Hardware;
 use nix::errno::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -15,6 +18,11 @@ use std::time::{Duration, Instant};
 const GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 pub(crate) const HARDWARE_ADDRESS: [u8; 6] = [0x02, 0x6e, 0x77, 0x6c, 0x6c, 0x01];
+/// The node's link-local address on every pod's link, as with Calico. The pod's is made of its hardware address; since
+/// both ends have the same one, the node's cannot be. Nor is it the gateway's: the kernel takes no route by an address
+/// of its own.
+const NODE_LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0xecee, 0xeeff, 0xfeee, 0xeeee);
+const LINK_LOCAL_BITS: u8 = 64;
 
 pub(crate) const LOOPBACK: u32 = 1;
 /// Links get numbers from here. The kernel may have made a few of its own before.
@@ -206,6 +214,17 @@ impl Batch {
     /// An address whose network is on the link.
     pub(crate) fn address_in(&mut self, link: u32, address: InNetwork) {
         self.address_message(MessageType::create(NEW_ADDRESS), link, address);
+    }
+
+    /// The link-local address of a pod, at its own end of its link.
+    pub(crate) fn pod_link_local(&mut self, link: u32) {
+        let address = link_local(Hardware(HARDWARE_ADDRESS)).into();
+        self.address_in(link, InNetwork { address, bits: LINK_LOCAL_BITS });
+    }
+
+    /// The link-local address of a node, at its end of a pod's link.
+    pub(crate) fn node_link_local(&mut self, link: u32) {
+        self.address_in(link, InNetwork { address: NODE_LINK_LOCAL.into(), bits: LINK_LOCAL_BITS });
     }
 
     pub(crate) fn remove_address(&mut self, link: u32, address: IpAddr) {

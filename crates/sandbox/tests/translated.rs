@@ -1,6 +1,7 @@
 //! S1.11: what one node passes on for a client on another is judged like a
 //! connection from outside, whether or not the client's node has put its own
-//! address in the place of the pod's.
+//! address in the place of the pod's. And S3.4: such a connection that exists is
+//! cut by a policy that comes later.
 
 mod common;
 
@@ -15,9 +16,10 @@ use namewall_policy::model::{
 };
 use namewall_policy::port::Protocol;
 use namewall_policy::{Flow, Snapshot, Verdict, compile, evaluate};
-use namewall_sandbox::{Cluster, Measured, Probe, Wanted};
+use namewall_sandbox::{Cluster, Connection, Measured, Probe, Wanted};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 const NODE_PORT: u16 = 30_080;
 /// Each by both families: the node that is asked, another, a pod on each of the two, a pod of other tenants on the
@@ -108,10 +110,30 @@ fn denied(kind: PolicyKind, whose: &str) -> Snapshot {
     snapshot
 }
 
-fn build(snapshot: &Snapshot) -> Cluster {
+/// The same with pods of `shop` that may open no connection.
+fn isolated() -> Snapshot {
+    let mut snapshot = snapshot();
+    let pods = PodSet { namespaces: NamespaceScope::Named("shop".into()), pods: Selector::everything() };
+    Arc::make_mut(&mut snapshot.policies).push(Policy {
+        id: PolicyRef { kind: PolicyKind::NetworkPolicy, namespace: Some("shop".into()), name: "closed".into() },
+        placement: Placement::Network { isolates_ingress: false, isolates_egress: true },
+        enforcement: Enforcement::Enforce,
+        subject: Subject { pods, nodes: None },
+        egress: Vec::new(),
+        ingress: Vec::new(),
+        source: None,
+    });
+    snapshot
+}
+
+fn with_program<T>(snapshot: &Snapshot, does: impl FnOnce(&Wanted<'_>) -> T) -> T {
     let (program, outside) = (compile(snapshot).0, addresses(&DENIED));
-    let wanted = Wanted { snapshot, program: &program, outside: &outside, cut: CutEstablished::Always, dns: None };
-    let mut cluster = Cluster::build(&wanted, &mut |_| {}).expect("the sandbox is built");
+    does(&Wanted { snapshot, program: &program, outside: &outside, cut: CutEstablished::Always, dns: None })
+}
+
+fn build(snapshot: &Snapshot) -> Cluster {
+    let built = with_program(snapshot, |wanted| Cluster::build(wanted, &mut |_| {}));
+    let mut cluster = built.expect("the sandbox is built");
     listen_everywhere(&mut cluster.sandbox, PORT);
     cluster
 }
@@ -140,11 +162,17 @@ fn of_family(both: &[&str; 2], like: &str) -> IpAddr {
 
 /// What is predicted of the same.
 fn predicted(snapshot: &Snapshot, from: &str) -> Verdict {
+    predicted_at(snapshot, from, asked(from), Protocol::Tcp)
+}
+
+/// What is predicted of a connection to the denied destination, by whatever is asked.
+fn predicted_at(snapshot: &Snapshot, from: &str, asked: SocketAddr, protocol: Protocol) -> Verdict {
     let program = compile(snapshot).0;
-    let (to, asked) = (program.endpoint_at(of_family(&DENIED, from)), asked(from));
+    let to = program.endpoint_at(of_family(&DENIED, from));
     let from = program.endpoint_at(address(from));
     let hop = program.hop_at(&from, asked.ip(), asked.port());
-    let flow = Flow { from, to, protocol: Protocol::Tcp, port: PORT, via: Some(ServiceId(0)), hop, masker: None };
+    let via = (Some(asked.ip()) != to.address).then_some(ServiceId(0));
+    let flow = Flow { from, to, protocol, port: PORT, via, hop, masker: None };
     evaluate(&program, &LeaseTable::default(), &flow, Instant::default()).verdict
 }
 
@@ -267,5 +295,103 @@ fn s7_4_a_service_that_leads_to_a_service_stays_closed_if_nodes_masquerade() {
 fn s7_4_a_service_that_leads_to_a_service_stays_closed_for_a_client_that_is_seen_as_it_is() {
     if has_rights() {
         check_chain(false);
+    }
+}
+
+/// How long a busy machine may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A way to the denied destination on which a connection is open when a policy comes.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    from: &'static str,
+    asked: SocketAddr,
+    protocol: Protocol,
+}
+
+/// Every way there, over both versions of IP: directly, by the node port of the pod's own node and of another one, and by
+/// the Service; of pods of both namespaces, and of nodes.
+fn ways() -> Vec<Way> {
+    let mut ways = Vec::new();
+    for at in 0..2 {
+        let (direct, service) = (address(DENIED[at]), address(["10.96.0.30", "fd96::30"][at]));
+        let node_port = SocketAddr::new(address(ASKED[at]), NODE_PORT);
+        let mut add = |from, asked, protocol| ways.push(Way { from, asked, protocol });
+        for from in [NEAR[at], FAR[at], STRANGER[at]] {
+            add(from, SocketAddr::new(direct, PORT), Protocol::Tcp);
+            add(from, SocketAddr::new(direct, PORT), Protocol::Udp);
+            add(from, SocketAddr::new(service, 80), Protocol::Tcp);
+            add(from, node_port, Protocol::Tcp);
+        }
+        add(OTHER[at], node_port, Protocol::Tcp);
+        add(ASKED[at], node_port, Protocol::Tcp);
+    }
+    ways
+}
+
+fn connect(cluster: &Cluster, way: &Way) -> Connection {
+    let began = std::time::Instant::now();
+    let place = cluster.sandbox.place(address(way.from)).expect("a place");
+    loop {
+        match cluster.sandbox.connect(&place, way.asked, way.protocol).expect("it is tried") {
+            Ok(connection) => return connection,
+            Err(measured) => assert!(began.elapsed() < PATIENCE, "{way:?} does not open: {measured:?}"),
+        }
+    }
+}
+
+/// Of the connections that are open, a policy that comes cuts those that it denies, and no other.
+#[track_caller]
+fn check_cut(masquerades: bool) {
+    let ways = ways();
+    let policies = [
+        ("a ClusterEgressFirewall", denied(PolicyKind::ClusterEgressFirewall, "shop")),
+        ("an EgressFirewall", denied(PolicyKind::EgressFirewall, "shop")),
+        ("a ClusterEgressFirewall of other pods", denied(PolicyKind::ClusterEgressFirewall, "lab")),
+        ("a NetworkPolicy", isolated()),
+    ];
+    for (policy, closed) in policies {
+        let mut cluster = build(&snapshot());
+        if masquerades {
+            cluster.masquerade().expect("the nodes masquerade");
+        }
+        let mut connections: Vec<Connection> = ways.iter().map(|way| connect(&cluster, way)).collect();
+        with_program(&closed, |wanted| cluster.update(wanted)).expect("the policy comes");
+        let is_denied = |way: &Way| predicted_at(&closed, way.from, way.asked, way.protocol) == Verdict::Deny;
+        let denied = ways.iter().filter(|way| is_denied(way)).count();
+        assert!(denied > 0 && denied < ways.len(), "{policy} denies {denied}");
+        for (way, connection) in ways.iter().zip(&mut connections) {
+            if !is_denied(way) {
+                assert!(connection.alive(PATIENCE).expect("it is tried"), "{way:?} is cut by {policy}");
+            } else if way.protocol == Protocol::Tcp {
+                assert!(connection.is_reset(PATIENCE), "{way:?} is not cut by {policy}");
+            }
+        }
+        // What is left are connections that nobody resets.
+        let is_silent = |way: &Way| is_denied(way) && way.protocol == Protocol::Udp;
+        let (silent, mut connections): (Vec<&Way>, Vec<Connection>) =
+            ways.iter().zip(connections).filter(|(way, _)| is_silent(way)).unzip();
+        // The far end may send to the pod itself, and begins a flow of its own. It may not begin one to the node's address
+        // and be heard by the pod.
+        if let Some(connection) = connections.first_mut().filter(|_| masquerades) {
+            assert!(!cluster.sandbox.hears_far_end(connection), "{:?}: the far end is heard after {policy}", silent[0]);
+        }
+        let alive = Connection::all_alive(&mut connections, cluster.sandbox.timeout).expect("they are tried");
+        let alive: Vec<&Way> = silent.into_iter().zip(alive).filter_map(|(way, alive)| alive.then_some(way)).collect();
+        assert!(alive.is_empty(), "not cut by {policy}: {alive:?}");
+    }
+}
+
+#[test]
+fn s3_4_connections_of_pods_whose_node_masquerades_are_cut_by_a_policy_that_comes_later() {
+    if has_rights() {
+        check_cut(true);
+    }
+}
+
+#[test]
+fn s3_4_translated_connections_are_cut_by_a_policy_that_comes_later() {
+    if has_rights() {
+        check_cut(false);
     }
 }

@@ -529,3 +529,35 @@ fn s1_9_a_guard_that_finds_no_interface_is_tried_again_when_links_change_and_by_
         trial.then(move |memory| assert_eq!(names(memory), ["cali1"], "nobody told of it")),
     ]);
 }
+
+/// Somebody may turn the flags of a bridge off, of which the kernel tells as of every change of a link.
+#[test]
+fn bridges_are_looked_at_when_links_change_and_not_with_every_turn() {
+    let trial = Trial::new("bridges");
+    trial.machine.route("cali1", 7, WEB);
+    let machine = trial.machine.clone();
+    trial.run(vec![
+        trial.then(|_| {}),
+        trial.then(move |memory| {
+            assert_eq!(memory.filtered(), 0);
+            machine.link("other1", 9);
+        }),
+        trial.then(|memory| assert_eq!(memory.filtered(), 1)),
+        trial.then(|memory| assert_eq!(memory.filtered(), 1)),
+    ]);
+}
+
+#[test]
+fn s7_2_large_networks_of_local_routes_are_a_finding() {
+    let trial = Trial::new("networks");
+    trial.machine.set_unlisted(&["198.18.0.0/15"]);
+    let (machine, first, second) = (trial.machine.clone(), trial.control.clone(), trial.control.clone());
+    let has = |control: &Path| Trial::status(control)["findings"].to_string().contains("local-network");
+    trial.run(vec![
+        trial.then(move |_| {
+            assert!(has(&first), "{}", Trial::status(&first));
+            machine.set_unlisted(&[]);
+        }),
+        trial.then(move |_| assert!(!has(&second))),
+    ]);
+}

@@ -112,6 +112,7 @@ fn guard<D: Dataplane>(state: &State<D>) -> Value {
         "interfaces": state.node.guards(),
         "unknown": unknown,
         "missing": guarded.missing,
+        "lacking": guarded.lacking,
         "closedTunnels": state.node.tunnels().texts(),
         "refusedSources": state.refused_sources,
         "runtime": state.interfaces.sandboxes().map(|said| json!({

@@ -2,7 +2,7 @@
 //! of this node those that the container runtime's network namespaces lead to;
 //! and then those that the node routes the pods' addresses to.
 
-use super::Attachments;
+use super::{Attachments, SeenChanges};
 use crate::addresses::Machine;
 use namewall_cni::sandboxes::Sandboxes;
 use namewall_dataplane::netlink::routed::RoutedLink;
@@ -14,7 +14,7 @@ use namewall_policy::addr::is_own_to_each_machine;
 use namewall_policy::model::{NodeId, WorkloadId};
 use namewall_policy::program::Holder;
 use namewall_policy::{Instant, Program};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,12 +49,26 @@ pub(crate) struct Interfaces {
     looked_at: Option<Instant>,
     /// Links of the node have changed since the last turn.
     has_new_links: bool,
+    /// Changes to tables inside pods' network namespaces.
+    seen: SeenChanges,
 }
 
 impl Interfaces {
     pub(crate) fn new(attachments: Arc<Attachments>, file: PathBuf) -> Self {
         let (found, unknown) = (Vec::new(), BTreeSet::new());
-        Self { attachments, file, sandboxes: None, found, unknown, looked_at: None, has_new_links: false }
+        let seen = SeenChanges::default();
+        Self { attachments, file, sandboxes: None, found, unknown, looked_at: None, has_new_links: false, seen }
+    }
+
+    /// With what the process before knew of changes inside pods' network namespaces.
+    pub(crate) fn with_seen(self, seen: SeenChanges) -> Self {
+        Self { seen, ..self }
+    }
+
+    /// Stores what this process knows of them.
+    pub(crate) fn store_seen(&mut self, seen: BTreeMap<String, u32>) {
+        let unreached = self.attachments.unreached().into_iter().map(|(id, _)| id.container);
+        self.seen.store(seen, unreached);
     }
 
     /// Looks for the interfaces of pods without an attachment, if it is time or links have changed. True if that makes a
@@ -129,7 +143,9 @@ impl Interfaces {
 
     /// The network namespaces of pods that can be reached.
     pub(crate) fn namespaces(&self) -> Vec<PodNamespace> {
-        self.attachments.namespaces()
+        let mut all = self.attachments.namespaces();
+        all.iter_mut().for_each(|pod| pod.left = self.seen.before(&pod.id));
+        all
     }
 
     /// How many attached pods have a network namespace that cannot be reached.

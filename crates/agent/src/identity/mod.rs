@@ -13,14 +13,17 @@
 //!
 //! Pods without an attachment were there before the plugin. `interfaces` finds
 //! theirs by what the container runtime says, and by routes. `allowed` are
-//! sources that the settings allow certain pods besides.
+//! sources that the settings allow certain pods besides. `seen` is what one process
+//! tells the next of changes inside pods.
 
 mod allowed;
 mod attachments;
 mod interfaces;
+mod seen;
 
 pub(crate) use allowed::allow;
 pub use allowed::{AllowedSource, NotASource};
 pub use attachments::AttachError;
 pub(crate) use attachments::Attachments;
 pub(crate) use interfaces::{Here, Interfaces};
+pub(crate) use seen::SeenChanges;

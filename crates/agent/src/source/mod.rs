@@ -9,7 +9,7 @@ mod storage;
 
 pub use cluster::{ClusterSettings, ClusterSource};
 pub use files::{FileSettings, Files};
-pub(crate) use storage::{StorageError, WriteHow, read_file, write_file};
+pub(crate) use storage::{StorageError, WriteHow, read_file, second_file, write_file};
 pub use storage::{StorageSettings, StorageStatus};
 
 use crate::signals::Signals;

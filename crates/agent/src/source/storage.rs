@@ -51,8 +51,8 @@ impl StorageSettings {
     }
 
     /// Everything that is stored for the table.
-    pub fn files(&self) -> [PathBuf; 3] {
-        [self.file(), set_aside(&self.file()), self.leases_file()]
+    pub fn files(&self) -> [PathBuf; 4] {
+        [self.file(), set_aside(&self.file()), self.leases_file(), second_file(&self.leases_file())]
     }
 
     /// The file in a process' runtime folder that says which state directory it uses.
@@ -68,6 +68,11 @@ impl StorageSettings {
             false => digest(self.table.as_bytes()),
         }
     }
+}
+
+/// The file with what is known of changes inside pods' network namespaces, beside the file of leases.
+pub(crate) fn second_file(leases: &Path) -> PathBuf {
+    leases.with_extension("second")
 }
 
 /// What became of the state, for `status` and metrics.

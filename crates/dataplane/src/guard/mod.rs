@@ -16,10 +16,12 @@
 //! marks nothing. `render` says what the tables have, `nft::guard` puts them
 //! into the kernel.
 
+mod groups;
 mod render;
 mod shared;
 
-pub(crate) use render::{FOR_A_GROUP, SOURCE_ROUTE, WRONG_SOURCE, frames, groups, sent_frames};
+pub(crate) use groups::{FOR_A_GROUP, add_groups, groups};
+pub(crate) use render::{SOURCE_ROUTE, WRONG_SOURCE, frames, sent_frames};
 
 use crate::Count;
 use crate::netlink::bridges::Bridges;
@@ -142,6 +144,10 @@ pub struct Guarded {
     pub operations: usize,
     /// Interfaces that do not exist.
     pub missing: Vec<String>,
+    /// What the kernel cannot do, and what that means. Empty where it can do all.
+    pub lacking: Vec<&'static str>,
+    /// True if no interface is guarded, since the kernel lacks the hook: the address alone tells the pod.
+    pub by_address_alone: bool,
     /// The bridges of these interfaces.
     pub bridges: Bridges,
 }

@@ -3,7 +3,6 @@
 use super::{ExtraSource, Guard, PodInterface, shared};
 use crate::nflog::DENY;
 use crate::nft::rule::{Action as Do, EtherType, FrameAt, FrameTest, ICMPV6, Rule, Test};
-use crate::nft::set::{Element, Field, Holds, Key, SetSpec, Version};
 use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
 use crate::render::{LOG_BURST, LOG_RATE};
 use namewall_policy::addr::Cidr;
@@ -20,14 +19,13 @@ const FURTHER_HOPS: &str = "it has IPv4 options or an IPv6 routing header, which
 const PLAIN: u8 = 5;
 const LONGEST: u8 = 15;
 /// Before whoever else looks at frames there.
-const PRIORITY: i32 = -300;
+pub(super) const PRIORITY: i32 = -300;
 
 pub(super) const ROUTER_SOLICITATION: u8 = 133;
 pub(super) const ROUTER_ADVERTISEMENT: u8 = 134;
 pub(super) const NEIGHBOUR_SOLICITATION: u8 = 135;
 pub(super) const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 pub(super) const REDIRECT: u8 = 137;
-const LISTENER_QUERY: u8 = 130;
 pub(super) const LISTENER_DONE: u8 = 132;
 pub(super) const LISTENER_REPORT: u8 = 143;
 /// Neighbour discovery counts only with this hop limit, which no router leaves as it is.
@@ -217,73 +215,6 @@ impl Sender<'_> {
     }
 }
 
-const GROUPS: &str = "groups";
-pub(crate) const FOR_A_GROUP: &str = "for-a-group";
-/// The interfaces of pods that hear no groups.
-const DEAF: &str = "no-groups";
-/// The node's own addresses.
-const NODE: &str = "node";
-/// The interfaces of pods that are not known.
-const SHARED: &str = "shared";
-
-/// The bridge table: keeps what is for a group of hosts from pods with ingress policies. The group is told by the
-/// frame and by the packet: a host takes a packet for a group out of a frame for itself. Keeps link-local destinations
-/// from interfaces of pods that are not known.
-pub(crate) fn groups(interfaces: &[PodInterface], own: &[IpAddr]) -> Table {
-    let mut table = Table::default();
-    let deaf = table.set(SetSpec::new(DEAF, &[Field::Interface], Holds::Keys));
-    for interface in interfaces.iter().filter(|interface| !interface.hears_groups) {
-        deaf.insert(Element::key(Key::default().number(interface.index)));
-    }
-    let node = table.set(SetSpec::new(NODE, &[Field::Address(Version::V4)], Holds::Keys));
-    for &address in own.iter().filter(|address| address.is_ipv4()) {
-        node.insert(Element::key(Key::default().address(address)));
-    }
-    let hook = Hook {
-        point: Point::Forward,
-        device: None,
-        priority: PRIORITY,
-        kind: HookKind::Filter,
-        fallback: Fallback::Accept,
-    };
-    // Of a link-local address nobody knows whose it is.
-    let shared = table.set(SetSpec::new(SHARED, &[Field::Interface], Holds::Keys));
-    for interface in interfaces.iter().filter(|interface| interface.is_shared) {
-        shared.insert(Element::key(Key::default().number(interface.index)));
-    }
-    let carries = |what| Test::Frame(FrameTest::Carries { at: FrameAt::Bridge, what, sender: None });
-    let to = |block: IpAddr, bits| Test::Frame(FrameTest::To { block, bits });
-    let by = |set: &str, tests: &[Test]| {
-        let tests: Vec<Test> = tests.iter().cloned().chain([Test::GoesOutBy(set.to_owned())]).collect();
-        Rule::new(tests, Do::Goto(FOR_A_GROUP.to_owned()))
-    };
-    let judged = |tests: &[Test]| by(DEAF, tests);
-    let rules = vec![
-        judged(&[Test::Frame(FrameTest::ToGroup)]),
-        judged(&[carries(EtherType::Ipv4), to(Ipv4Addr::new(224, 0, 0, 0).into(), 4)]),
-        judged(&[carries(EtherType::Ipv4), to(Ipv4Addr::BROADCAST.into(), 32)]),
-        judged(&[carries(EtherType::Ipv4), Test::Frame(FrameTest::ToOneOf(NODE.to_owned()))]),
-        judged(&[carries(EtherType::Ipv6), to(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into(), 8)]),
-        by(SHARED, &[carries(EtherType::Ipv4), to(shared::LINK_LOCAL_V4.into(), 16)]),
-        by(SHARED, &[carries(EtherType::Ipv6), to(shared::LINK_LOCAL_V6.into(), 10)]),
-    ];
-    let comment = Some("broadcast and multicast between pods".to_owned());
-    table.chains.insert(GROUPS.to_owned(), Chain { hook: Some(hook), rules, comment });
-    let message = |low, high| Test::Frame(FrameTest::Icmpv6 { low, high });
-    let hops = |limit: u8| Test::Frame(FrameTest::HopLimit(limit));
-    let icmp = || Test::Protocol(ICMPV6);
-    let without = vec![
-        accept([carries(EtherType::Arp)]),
-        accept([carries(EtherType::Ipv6), hops(FROM_THIS_LINK), icmp(), message(ROUTER_SOLICITATION, REDIRECT)]),
-        accept([carries(EtherType::Ipv6), hops(1), icmp(), message(LISTENER_QUERY, LISTENER_DONE)]),
-        accept([carries(EtherType::Ipv6), hops(1), icmp(), message(LISTENER_REPORT, LISTENER_REPORT)]),
-        drops(),
-    ];
-    let comment = Some("what pods with ingress policies hear of it".to_owned());
-    table.chains.insert(FOR_A_GROUP.to_owned(), Chain { hook: None, rules: without, comment });
-    table
-}
-
 pub(super) fn from(source: impl Into<IpAddr>) -> Test {
     Test::Frame(FrameTest::From(source.into()))
 }
@@ -321,7 +252,7 @@ pub(super) fn wrong_source<const N: usize>(tests: [Test; N]) -> Rule {
 }
 
 /// The last rule of a chain that drops.
-fn drops() -> Rule {
+pub(super) fn drops() -> Rule {
     Rule { tests: Vec::new(), actions: vec![Do::Count, Do::Drop], comment: None }
 }
 
@@ -468,49 +399,5 @@ mod tests {
             ether type ip6 ip6 saddr fd08::/64 meta l4proto 58 accept
             ether type arp arp saddr ip 192.0.2.7 accept"#]]
         .assert_eq(&new.join("\n"));
-    }
-
-    #[test]
-    fn groups_are_kept_from_pods_with_ingress_policies() {
-        let open = PodInterface { index: 8, hears_groups: true, ..pod(&[]) };
-        let table = groups(&[pod(&[]), open], &[Ipv4Addr::new(10, 244, 1, 255).into(), "fd00::1".parse().unwrap()]);
-        assert_eq!(table.sets[DEAF].elements.len(), 1);
-        expect![[r#"
-            table {
-              set no-groups {
-                type iface_index
-              }
-
-              set node {
-                type ipv4_addr
-              }
-
-              set shared {
-                type iface_index
-              }
-
-              chain for-a-group {
-                comment "what pods with ingress policies hear of it"
-                ether type arp accept
-                ether type ip6 ip6 hoplimit 255 meta l4proto 58 icmpv6 type 133-137 accept
-                ether type ip6 ip6 hoplimit 1 meta l4proto 58 icmpv6 type 130-132 accept
-                ether type ip6 ip6 hoplimit 1 meta l4proto 58 icmpv6 type 143 accept
-                counter drop
-              }
-
-              chain groups {
-                comment "broadcast and multicast between pods"
-                type filter hook forward priority -300; policy accept;
-                ether daddr & 01:00:00:00:00:00 == 01:00:00:00:00:00 meta oif @no-groups goto for-a-group
-                ether type ip ip daddr 224.0.0.0/4 meta oif @no-groups goto for-a-group
-                ether type ip ip daddr 255.255.255.255 meta oif @no-groups goto for-a-group
-                ether type ip ip daddr @node meta oif @no-groups goto for-a-group
-                ether type ip6 ip6 daddr ff00::/8 meta oif @no-groups goto for-a-group
-                ether type ip ip daddr 169.254.0.0/16 meta oif @shared goto for-a-group
-                ether type ip6 ip6 daddr fe80::/10 meta oif @shared goto for-a-group
-              }
-            }
-        "#]]
-        .assert_eq(&text(&table));
     }
 }

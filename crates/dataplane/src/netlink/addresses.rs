@@ -1,14 +1,17 @@
-//! The addresses on a machine's interfaces, and notice of changes.
+//! The addresses that a machine answers for, and notice of changes: those on its
+//! interfaces, and those of its local routes.
 //!
 //! Interfaces that are down count as well: Linux answers for their addresses
 //! on any other interface.
 
 use super::link::{GET_LINK, LINK_HEADER, LINK_NAME, NEW_LINK, index, request, uninterrupted};
+use super::local::{GET_ROUTE, LocalRoute, MachineAddresses, ROUTE_GROUPS, ROUTE_HEADER};
 use super::{Error, Family, Received, Socket};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const NEW_ADDRESS: u16 = 20;
+const DELETE_ADDRESS: u16 = 21;
 pub(super) const GET_ADDRESS: u16 = 22;
 
 /// The groups that hear of IPv4 and IPv6 addresses.
@@ -22,7 +25,7 @@ const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
 
 /// Where kube-proxy puts the addresses of Services in its IPVS mode. They are not the node's: a connection to one goes
-/// on to the Service's backends.
+/// on to the Service's backends. The kernel has a local route by this interface for each of them.
 const OF_SERVICES: &str = "kube-ipvs0";
 
 /// An address on an interface.
@@ -80,31 +83,39 @@ pub struct Addresses {
 impl Addresses {
     pub fn open() -> Result<Self, Error> {
         // Notices first: a change while the addresses are read is noticed.
-        let notices = Socket::open_for(Family::NetlinkRoute, ADDRESS_GROUPS)?;
+        let notices = Socket::open_for(Family::NetlinkRoute, ADDRESS_GROUPS | ROUTE_GROUPS)?;
         Ok(Self { notices, requests: Socket::open(Family::NetlinkRoute)? })
     }
 
-    /// True if an address has come or gone since this was last asked. Does not wait.
+    /// True if an address or a local route has come or gone since this was last asked. Does not wait.
     pub fn have_changed(&mut self) -> bool {
-        self.notices.discard()
+        self.notices.discard_all_but(|message| {
+            [NEW_ADDRESS, DELETE_ADDRESS].contains(&message.kind) || LocalRoute::read(message).is_some()
+        })
     }
 
-    /// All addresses, of interfaces that are up or down, of every scope.
-    pub fn read(&mut self) -> Result<BTreeSet<IpAddr>, Error> {
+    /// All addresses, of interfaces that are up or down, of every scope, and of local routes.
+    pub fn read(&mut self) -> Result<MachineAddresses, Error> {
         uninterrupted(|| self.dump())
     }
 
-    fn dump(&mut self) -> Result<BTreeSet<IpAddr>, Error> {
+    fn dump(&mut self) -> Result<MachineAddresses, Error> {
         let mut of_services = BTreeSet::new();
         self.requests.dump(&request(GET_LINK, LINK_HEADER), |message| {
             let is_of_services = message.attributes(LINK_HEADER).text(LINK_NAME) == Some(OF_SERVICES);
             of_services.extend(index(message).filter(|_| message.kind == NEW_LINK && is_of_services));
         })?;
-        let mut found = BTreeSet::new();
+        let mut found = MachineAddresses::default();
         self.requests.dump(&request(GET_ADDRESS, ADDRESS_HEADER), |message| {
             let read = InterfaceAddress::read(message).filter(|one| !of_services.contains(&one.interface));
-            found.extend(read.into_iter().flat_map(|one| [Some(one.address), one.shared]).flatten());
+            found.listed.extend(read.into_iter().flat_map(|one| [Some(one.address), one.shared]).flatten());
         })?;
+        let mut blocks = BTreeSet::new();
+        self.requests.dump(&request(GET_ROUTE, ROUTE_HEADER), |message| {
+            let is_of_services = |route: &LocalRoute| route.link.is_some_and(|link| of_services.contains(&link));
+            blocks.extend(LocalRoute::read(message).filter(|route| !is_of_services(route)).map(|route| route.block));
+        })?;
+        found.add(blocks.into_iter());
         Ok(found)
     }
 }

@@ -5,6 +5,7 @@
 use super::addresses::InterfaceAddress;
 use super::bridges::Links;
 use super::link::{INFO_DATA, INFO_KIND, LINK_HARDWARE, LINK_INFO, LINK_NAME, LINK_NAMESPACE, LINK_PEER, NEW_LINK};
+use super::local::LocalRoute;
 use super::routed::route;
 use super::veth::Veth;
 use super::{Attributes, Messages, Received};
@@ -24,6 +25,7 @@ fn read(datagram: &[u8]) {
         Veth::read(message);
         Tunnels::default().read(message);
         route(message);
+        LocalRoute::read(message);
         for fixed in [0, 4, 8, 12, 16, 20] {
             conntrack::read_connection(message.attributes(fixed));
             walk(message.attributes(fixed), 0);

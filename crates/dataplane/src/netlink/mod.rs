@@ -8,6 +8,7 @@
 mod addresses;
 pub mod bridges;
 pub mod link;
+mod local;
 mod message;
 mod notices;
 mod pod;
@@ -18,6 +19,7 @@ pub mod tunnels;
 pub mod veth;
 
 pub use addresses::Addresses;
+pub use local::MachineAddresses;
 pub use message::{ACK, APPEND, Attributes, CREATE, DUMP, ECHO, EXCLUSIVE, Messages, Received};
 pub use notices::LinkNotices;
 pub use pod::{PodSockets, SecondLink, SecondLinks};
@@ -129,10 +131,20 @@ impl Socket {
 
     /// Throws away what has come in. True if there was anything, or more than the buffer could hold. Does not wait.
     pub(crate) fn discard(&mut self) -> bool {
+        self.discard_all_but(|_| true)
+    }
+
+    /// Throws away what has come in. True if one of the messages is meant, or there was more than the buffer could hold.
+    /// Does not wait.
+    pub(crate) fn discard_all_but(&mut self, mut is_meant: impl FnMut(Received<'_>) -> bool) -> bool {
         let mut had_any = false;
         loop {
             match recv(self.fd.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
-                Ok(_) | Err(Errno::ENOBUFS) => had_any = true,
+                Ok(length) => {
+                    let datagram = self.buffer.get(..length).unwrap_or_default();
+                    Received::all(datagram).for_each(|message| had_any |= is_meant(message));
+                }
+                Err(Errno::ENOBUFS) => had_any = true,
                 Err(Errno::EINTR) => {}
                 Err(_) => return had_any,
             }

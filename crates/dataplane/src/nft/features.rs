@@ -11,12 +11,12 @@ use super::rule::{Action, End, Rule, TCP, Test};
 use super::set::{self, Element, Field, Holds, Key, Lifetime, Passing, SetSpec, Transient, Value, Version};
 use super::table::{Table, TableFamily, TableRef};
 use super::wire::table::{OWNER, PERSIST};
-use crate::guard::{self, PodInterface};
+use crate::guard::{self, Guard, PodInterface};
 use crate::netlink::{self, Family, Socket};
 use nix::errno::Errno;
 use std::fmt;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 /// What a kernel is too old for.
@@ -67,8 +67,20 @@ pub(super) struct Features {
     /// It answers a TCP packet with a reset. Without it the packets of connections that were cut are dropped.
     pub(super) resets: bool,
     pub(super) egress_hook: EgressHook,
+    /// It takes the tables of the guard.
+    pub(super) guard: GuardHooks,
     /// A map may lead to counters. Without it no look-ups are joined.
     pub(super) joins: bool,
+}
+
+/// What a kernel has for the guard of pods' interfaces. Both are options of its build.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct GuardHooks {
+    /// Tables for the frames that come in by an interface, with all that their rules look at: extension headers and
+    /// options among it. Without them only the address tells the pod.
+    pub(super) frames: bool,
+    /// Tables for the frames that a bridge forwards. Without them groups are kept from pods where frames leave for them.
+    pub(super) bridges: bool,
 }
 
 /// What a kernel has for frames that an interface sends.
@@ -96,23 +108,43 @@ pub(super) fn check() -> Result<Features, NftError> {
     }
     let resets = try_rule(&mut socket, &name, Action::Reset)?;
     let joins = try_joined(&mut socket, &name)?;
-    Ok(Features { resets, egress_hook: try_egress(&mut socket, &name)?, joins })
+    let (egress_hook, guard) = (try_egress(&mut socket, &name)?, try_guard(&mut socket, &name)?);
+    Ok(Features { resets, egress_hook, guard, joins })
+}
+
+/// Whether the kernel takes the tables of the guard, at the loopback interface. Each goes in the transaction that it
+/// comes in.
+fn try_guard(socket: &mut Socket, name: &str) -> Result<GuardHooks, NftError> {
+    // Of both kinds, so that every test of every rule is in the table.
+    let (known, shared) = (at_loopback(false), at_loopback(true));
+    let mut frames = true;
+    for interface in [known, shared] {
+        let guard = Guard { interfaces: &[interface], own: &[], log_group: 0 };
+        frames &= takes_table(socket, TableRef { family: TableFamily::Netdev, name }, &guard::frames(&guard))?;
+    }
+    let groups = guard::groups(&[at_loopback(false)], &[]);
+    let bridges = takes_table(socket, TableRef { family: TableFamily::Bridge, name }, &groups)?;
+    Ok(GuardHooks { frames, bridges })
+}
+
+/// The loopback interface as if a pod of both versions of IP were behind it.
+fn at_loopback(is_shared: bool) -> PodInterface {
+    PodInterface {
+        name: "lo".to_owned(),
+        index: 1,
+        hardware: None,
+        addresses: vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+        extra: Vec::new(),
+        is_shared,
+        hears_groups: false,
+    }
 }
 
 /// Whether the kernel takes the table for frames that are sent, with and without a test for routes. It is tried at the
 /// loopback interface, and goes in the transaction that it comes in.
 fn try_egress(socket: &mut Socket, name: &str) -> Result<EgressHook, NftError> {
     let mut takes = |tells_routed: bool| {
-        let interface = PodInterface {
-            name: "lo".to_owned(),
-            index: 1,
-            hardware: None,
-            addresses: vec![Ipv4Addr::LOCALHOST.into()],
-            extra: Vec::new(),
-            is_shared: false,
-            hears_groups: true,
-        };
-        let table = guard::sent_frames(&[interface], 0, tells_routed);
+        let table = guard::sent_frames(&[at_loopback(false)], 0, tells_routed);
         takes_table(socket, TableRef { family: TableFamily::Netdev, name }, &table)
     };
     let tells_routed = takes(true)?;
@@ -232,6 +264,20 @@ mod tests {
             let left = try_renewal(&mut socket, "tried").unwrap();
             assert!(left.is_some_and(|left| left > SHORT), "{left:?}");
             assert_eq!(read::table_note(&mut socket, "tried").unwrap(), None);
+        });
+    }
+
+    #[cfg(feature = "system")]
+    #[test]
+    fn s1_9_the_tables_of_the_guard_are_tried_and_leave_nothing() {
+        crate::nft::isolated(|| {
+            let mut socket = Socket::open(Family::NetlinkNetFilter).unwrap();
+            assert_eq!(try_guard(&mut socket, "tried").unwrap(), GuardHooks { frames: true, bridges: true });
+            let listed = std::process::Command::new("nft").args(["list", "tables"]).output().expect("nft runs");
+            assert_eq!(String::from_utf8_lossy(&listed.stdout), "");
+            let frames = guard::frames(&Guard { interfaces: &[at_loopback(false)], own: &[], log_group: 0 });
+            let bridge = TableRef { family: TableFamily::Bridge, name: "tried" };
+            assert!(!takes_table(&mut socket, bridge, &frames).unwrap(), "bridge tables have no such hook");
         });
     }
 

@@ -10,9 +10,10 @@ use super::table::{Table, TableFamily, TableRef};
 use super::wire::table::{OWNER, PERSIST};
 use crate::guard::{self, Guard, GuardDrops, Guarded, PodInterface};
 use crate::netlink::Socket;
-use crate::netlink::bridges::filter_bridges;
+use crate::netlink::bridges::{Bridges, filter_bridges};
 use crate::render::TUNNELS_REFUSE;
 use nix::errno::Errno;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A table that is kept like a value.
@@ -27,11 +28,13 @@ pub(super) struct Kept {
 pub(super) struct GuardTables {
     frames: Kept,
     groups: Kept,
+    /// The interfaces that were to be guarded.
+    ports: BTreeSet<u32>,
 }
 
 impl Default for GuardTables {
     fn default() -> Self {
-        Self { frames: Kept::new(TableFamily::Netdev), groups: Kept::new(TableFamily::Bridge) }
+        Self { frames: Kept::new(TableFamily::Netdev), groups: Kept::new(TableFamily::Bridge), ports: BTreeSet::new() }
     }
 }
 
@@ -88,34 +91,71 @@ impl Kept {
     }
 }
 
+/// What a kernel lacks, for users.
+const NO_FRAMES: &str = "the kernel has no hook for frames that come in by an interface (CONFIG_NETFILTER_INGRESS, nftables' \
+                         netdev family): what a pod sends is told by its address alone";
+const NO_BRIDGES: &str = "the kernel has no nftables tables for bridges (CONFIG_NF_TABLES_BRIDGE): pods with ingress policies \
+                          hear no broadcast and multicast of their own node either";
+const NO_GROUPS: &str = "the kernel has no nftables tables for bridges (CONFIG_NF_TABLES_BRIDGE) and no hook for frames that \
+                         leave by an interface: pods with ingress policies hear broadcast and multicast of other pods";
+
 impl Nft {
     pub(super) fn guard_interfaces(&mut self, guard: &Guard<'_>) -> Result<Guarded, NftError> {
-        let (tables, mut access) = self.guard_access();
-        let mut done = Guarded::default();
-        let mut there = guard.interfaces.to_vec();
-        done.operations = match tables.frames.replace(&mut access, guard::frames(guard)) {
-            Err(error) if error.is_absence() => {
-                // One is gone: which, only a try tells. It may also be that the kernel took chains away with their
-                // interfaces, which the first try has found out.
-                done.missing = missing(&mut access, &there)?;
-                there.retain(|interface| !done.missing.contains(&interface.name));
-                tables.frames.replace(&mut access, guard::frames(&Guard { interfaces: &there, ..*guard }))?
+        // Whatever becomes of the tables: without it policies see nothing of what goes from port to port.
+        self.guard.ports = guard.interfaces.iter().map(|interface| interface.index).collect();
+        let bridges = self.filter_bridges_of_pods();
+        let hooks = self.features.guard;
+        // A kernel without tables for bridges may have a hook where frames leave.
+        let groups_at_ports = !hooks.bridges && hooks.frames && self.features.egress_hook.is_there;
+        let lacking = [
+            (!hooks.frames, NO_FRAMES),
+            (groups_at_ports, NO_BRIDGES),
+            (!hooks.bridges && !groups_at_ports, NO_GROUPS),
+        ];
+        let lacking = lacking.into_iter().filter_map(|(lacks, what)| lacks.then_some(what)).collect();
+        let render = |guard: &Guard<'_>| {
+            let mut table = guard::frames(guard);
+            if groups_at_ports {
+                guard::add_groups(&mut table, guard.interfaces, guard.own);
             }
-            result => result?,
+            table
         };
-        done.operations += tables.groups.replace(&mut access, guard::groups(&there, guard.own))?;
-        let ports = there.iter().map(|interface| interface.index).collect();
-        done.bridges = filter_bridges(&mut self.links, &ports).map_err(NftError::Bridges)?;
+        let (tables, mut access) = self.guard_access();
+        let mut done = Guarded { lacking, by_address_alone: !hooks.frames, ..Guarded::default() };
+        let mut there = guard.interfaces.to_vec();
+        if hooks.frames {
+            done.operations = match tables.frames.replace(&mut access, render(guard)) {
+                Err(error) if error.is_absence() => {
+                    // One is gone: which, only a try tells. It may also be that the kernel took chains away with their
+                    // interfaces, which the first try has found out.
+                    done.missing = missing(&mut access, &there)?;
+                    there.retain(|interface| !done.missing.contains(&interface.name));
+                    tables.frames.replace(&mut access, render(&Guard { interfaces: &there, ..*guard }))?
+                }
+                result => result?,
+            };
+        }
+        if hooks.bridges {
+            done.operations += tables.groups.replace(&mut access, guard::groups(&there, guard.own))?;
+        }
+        done.bridges = bridges?;
         Ok(done)
+    }
+
+    /// Makes the frames of the bridges that guarded interfaces are ports of pass the firewall. Others may have changed
+    /// that since.
+    pub(super) fn filter_bridges_of_pods(&mut self) -> Result<Bridges, NftError> {
+        filter_bridges(&mut self.links, &self.guard.ports).map_err(NftError::Bridges)
     }
 
     /// What the last rules of the chains that drop have counted.
     pub(super) fn read_guard_drops(&mut self) -> Result<GuardDrops, NftError> {
         let mut drops = GuardDrops::default();
+        let groups_in = if self.features.guard.bridges { TableFamily::Bridge } else { TableFamily::Netdev };
         let chains = [
             (TableFamily::Netdev, guard::WRONG_SOURCE, &mut drops.wrong_source),
             (TableFamily::Netdev, guard::SOURCE_ROUTE, &mut drops.source_routes),
-            (TableFamily::Bridge, guard::FOR_A_GROUP, &mut drops.groups),
+            (groups_in, guard::FOR_A_GROUP, &mut drops.groups),
             (TableFamily::Inet, TUNNELS_REFUSE, &mut drops.tunnels),
         ];
         for (family, chain, count) in chains {

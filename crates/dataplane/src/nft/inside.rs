@@ -57,13 +57,28 @@ pub(super) struct PodTables {
     seen: Option<u32>,
     repaired: u64,
     failed: bool,
+    /// True once the tables of an earlier process were made right.
+    was_adopted: bool,
     /// Cut TCP connections that the table remembers.
     remembered: Remembered,
     /// Why denials are not logged.
     unlogged: Option<String>,
 }
 
+/// What became of the tables that an earlier process has left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    AsWanted,
+    /// They are not as they are wanted now.
+    Different,
+}
+
 impl PodTables {
+    /// The number of the last change that is known, if the tables are as they should be.
+    pub(super) fn seen(&self) -> Option<u32> {
+        self.seen.filter(|_| !self.failed && self.rules.is_some())
+    }
+
     fn new(pod: &PodNamespace) -> Self {
         Self {
             sockets: pod.sockets.clone(),
@@ -75,6 +90,7 @@ impl PodTables {
             seen: None,
             repaired: 0,
             failed: false,
+            was_adopted: false,
             remembered: Remembered::with_room(REMEMBERED),
             unlogged: None,
         }
@@ -101,7 +117,7 @@ impl Nft {
         let known = tables.entry(pod.id.clone()).or_insert_with(|| PodTables::new(pod));
         if !Arc::ptr_eq(&known.sockets, &pod.sockets) {
             // Other sockets own nothing yet.
-            *known = PodTables { repaired: known.repaired, ..PodTables::new(pod) };
+            *known = PodTables { repaired: known.repaired, was_adopted: known.was_adopted, ..PodTables::new(pod) };
         }
         known.addresses.clone_from(&pod.addresses);
         known.enforce(&Wanted { inside, name: &settings.table, features: *features, patience: settings.patience })
@@ -178,13 +194,15 @@ impl PodTables {
             self.frames.known = None;
         }
         let links = self.links.clone().unwrap_or_default();
+        let before = ruleset(&mut sockets.netfilter).map_err(NftError::Socket)?;
+        let repaired = self.repaired;
         self.look_for_changes(&mut sockets.netfilter, wanted)?;
         // Without a second interface the closed table is enough, and costs nothing at a change of policies.
         let class = class.filter(|_| !links.second.is_empty());
         let insider = Insider { own: links.own, class };
         self.listen(&mut sockets.log, wanted, !links.second.is_empty());
         let is_first = self.rules.is_none();
-        self.replace_rules(&mut sockets.netfilter, wanted, insider)?;
+        let mut found = self.replace_rules(&mut sockets.netfilter, wanted, insider)?;
         if is_first {
             removal::remove(&mut sockets.netfilter, CLOSED_TABLE, wanted.patience, &mut |_| {})?;
         }
@@ -200,8 +218,17 @@ impl PodTables {
                 wanted.features.egress_hook.tells_routed,
             );
             let (socket, name, patience) = (&mut sockets.netfilter, wanted.name, wanted.patience);
-            self.frames.replace(&mut Access { socket, name, patience }, table)?;
+            if self.frames.replace(&mut Access { socket, name, patience }, table)? > 0 {
+                found = Found::Different;
+            }
         }
+        // A difference alone may come of policies that have changed while no process ran, and a change of tables alone
+        // of what the pod does with its own.
+        let was_touched = wanted.inside.pod.has_table && wanted.inside.pod.left.is_some_and(|left| left != before);
+        if !self.was_adopted && was_touched && found == Found::Different && self.repaired == repaired {
+            self.repaired += 1;
+        }
+        self.was_adopted = true;
         self.seen = Some(ruleset(&mut sockets.netfilter).map_err(NftError::Socket)?);
         Ok(())
     }
@@ -249,7 +276,8 @@ impl PodTables {
         Ok(())
     }
 
-    fn replace_rules(&mut self, socket: &mut Socket, wanted: &Wanted<'_>, insider: Insider) -> Result<(), NftError> {
+    /// Returns what there was, if it was not known.
+    fn replace_rules(&mut self, socket: &mut Socket, wanted: &Wanted<'_>, insider: Insider) -> Result<Found, NftError> {
         let Inside { program, scope, leases, now, .. } = *wanted.inside;
         let mut session = Session { socket, table: wanted.name.into() };
         let mut batch = Batch::new(session.table);
@@ -262,6 +290,7 @@ impl PodTables {
             rendered
         };
         let (claimed, mut rendered);
+        let mut found = Found::AsWanted;
         let change = match &self.rules {
             Some(known) => {
                 rendered = render(&known.ids);
@@ -279,11 +308,16 @@ impl PodTables {
                             batch.clear_set(set::LEASE[version]);
                         }
                         self.remembered = found_cuts(session.socket, wanted.name)?;
-                        Change::between(live, &rendered.table).step_after(ids.generation)
+                        let change = Change::between(live, &rendered.table);
+                        if !change.is_empty() {
+                            found = Found::Different;
+                        }
+                        change.step_after(ids.generation)
                     }
-                    found => {
+                    other => {
+                        found = Found::Different;
                         self.remembered.were_lost();
-                        if found.is_some() {
+                        if other.is_some() {
                             batch.delete_table();
                         }
                         batch.add_table(OWNER | PERSIST, NOTE);
@@ -309,7 +343,7 @@ impl PodTables {
             Err(error) if error.leaves_all_as_it_was() => {}
             Err(_) => self.rules = None,
         }
-        done
+        done.map(|()| found)
     }
 }
 

@@ -19,6 +19,7 @@ use crate::conntrack::{Connection, Conntrack};
 use crate::guard::{Guard, GuardDrops, Guarded};
 use crate::inside::{Inside, PodDenials, PodNamespace, SecondStatus};
 use crate::leases::{Adopting, Grouped, LeaseGroups, Moving, Writes, most_elements, union, without};
+use crate::netlink::bridges::Bridges;
 use crate::netlink::{Family, Socket};
 use crate::nflog::{DenialLog, Told};
 use crate::remembered::{Ends, MOST, Remembered};
@@ -532,6 +533,10 @@ impl Dataplane for Nft {
         self.read_guard_drops()
     }
 
+    fn filter_bridges(&mut self) -> Result<Bridges, NftError> {
+        self.filter_bridges_of_pods()
+    }
+
     fn inside(&mut self, inside: &Inside<'_>) -> SecondStatus {
         self.enforce_inside(inside)
     }
@@ -542,6 +547,10 @@ impl Dataplane for Nft {
 
     fn has_news_inside(&mut self, looks_at_tables: bool) -> bool {
         self.look_inside(looks_at_tables)
+    }
+
+    fn seen_inside(&self) -> BTreeMap<String, u32> {
+        self.inside.iter().filter_map(|(id, pod)| Some((id.clone(), pod.seen()?))).collect()
     }
 
     fn open(&mut self, change: &LeaseChange, leases: &LeaseTable, now: Instant) -> Result<(), NftError> {

@@ -117,6 +117,10 @@ fn nft_can_show_all_of_a_table() {
         let json = nft(&["-j", "list", "table", "inet", "namewall"], "");
         // nft 1.0.6 knows the first flag of the table and not the second, `persist`.
         let json = json.replace(r#""flags": ["owner", "unknown"]"#, "").replace("{\"", "\n{\"");
+        // No packet or connection is marked, nor changed in another way.
+        for (form, text, change) in [("text", &listing, "mark set"), ("json", &json, "mangle")] {
+            assert!(!text.contains(change), "{form} has {change}");
+        }
         for (form, text) in [("text", &listing), ("json", &json)] {
             for bad in ["invalid", "unknown", "@nh,", "@th,", "@ll,", "\"base\""] {
                 let lines: Vec<&str> = text.lines().filter(|line| line.contains(bad)).collect();

@@ -223,9 +223,15 @@ impl Sandbox {
         if plan.addresses.iter().any(IpAddr::is_ipv6) {
             batch.route(To::EverythingV6, ETH0.index);
         }
+        if sysctl::has_ipv6() {
+            batch.pod_link_local(ETH0.index);
+        }
         let wired = create(&format!("pod {name}"), Manners::Host, batch)?;
         let on_node = batches.node(&plan.node);
         on_node.up(link);
+        if sysctl::has_ipv6() {
+            on_node.node_link_local(link);
+        }
         plan.addresses.iter().for_each(|&address| on_node.route(To::Address(address), link));
         plan.addresses.iter().for_each(|&address| batches.outside.route(To::Address(address), node.link));
         self.pods.insert(name.clone(), LivePod { namespace: wired.namespace, link, hardware: HARDWARE_ADDRESS });

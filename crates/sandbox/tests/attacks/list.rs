@@ -5,8 +5,8 @@ use crate::frame::{
     SOLICITATION, VLAN, frame, group_mac, kind_of, udp, with_options,
 };
 use crate::world::{
-    ATTACKER, Ear, FREE, FRIEND, FRIENDS_PORT, Host, LOOPBACK_NODE_PORT, NODE, OPEN, PORT, SERVER, UNUSED, VICTIM,
-    World, at,
+    ATTACKER, Ear, FREE, FRIEND, FRIENDS_PORT, Families, Host, LOOPBACK_NODE_PORT, NODE, OPEN, PORT, SERVER, UNUSED,
+    VICTIM, World, at,
 };
 use namewall_sandbox::{Wiring, gateway_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,6 +20,8 @@ pub(crate) struct Attack {
 
 const VERSIONS: [bool; 2] = [true, false];
 const ALL_HOSTS: [&str; 2] = ["224.0.0.1", "ff02::1"];
+/// A link-local address that nobody has.
+const MADE_UP: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x77);
 
 /// What pods try, where frames carry these nonces in turn.
 pub(crate) struct Arsenal<'a> {
@@ -58,8 +60,9 @@ impl<'a> Arsenal<'a> {
         self.groups_for_the_node();
         self.loopback();
         self.further_hops();
+        self.link_local();
+        self.link_local_v4();
         if self.world.wiring == Wiring::Bridged {
-            self.link_local();
             self.tags();
             self.groups_for_pods();
             self.neighbours();
@@ -79,6 +82,13 @@ impl<'a> Arsenal<'a> {
         self.groups_for_pods();
         self.routers();
         self.strange_sources();
+        self.attacks
+    }
+
+    /// What pods can do with IPv6 in a cluster that has none: every link has link-local addresses all the same.
+    pub(crate) fn of_ipv4_clusters(mut self) -> Vec<Attack> {
+        self.link_local();
+        self.link_local_groups();
         self.attacks
     }
 
@@ -207,11 +217,7 @@ impl<'a> Arsenal<'a> {
                 let name = format!("from {} to {what} of the node at {to}", from.name);
                 let to: IpAddr = to.parse().expect("an address");
                 let datagram = Datagram { from: at(from.v4, 7), to: at(to, port) };
-                let hop = match self.world.wiring {
-                    Wiring::Routed => self.world.mac(from),
-                    Wiring::Bridged => self.world.mac(NODE),
-                };
-                self.add_udp(name, Path { from, to: hop, ear: Ear::Node }, datagram);
+                self.add_udp(name, Path { from, to: self.world.hop_of(from), ear: Ear::Node }, datagram);
             }
         }
     }
@@ -257,20 +263,53 @@ impl<'a> Arsenal<'a> {
         }
     }
 
+    /// Of the addresses in rules, a link-local one is none. A link of its own leads a pod to no other pod's.
     fn link_local(&mut self) {
-        for (to, ear) in [(VICTIM, Ear::Victim), (OPEN, Ear::Open), (NODE, Ear::Node)] {
+        let is_bridged = self.world.wiring == Wiring::Bridged;
+        let targets = [(NODE, Ear::Node), (VICTIM, Ear::Victim), (OPEN, Ear::Open)];
+        for (to, ear) in targets.into_iter().filter(|(to, _)| is_bridged || to.name == NODE.name) {
             let target = self.world.link_local(to);
-            let sources = [self.world.link_local(ATTACKER), ATTACKER.v6, Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x77)];
-            for (source, of) in sources.into_iter().zip(["its link-local address", "its address", "a made-up one"]) {
+            for (source, of) in self.link_local_sources() {
                 let name = format!("to the link-local address of {} from {of}", to.name);
                 let datagram = Datagram { from: at(source, 7), to: at(target, PORT) };
-                self.add_udp(name, Path { from: ATTACKER, to: self.world.mac(to), ear }, datagram);
+                self.add_udp(name, Path { from: ATTACKER, to: self.world.next_hop(to), ear }, datagram);
             }
         }
-        let target = self.world.link_local(VICTIM);
-        let name = format!("to the link-local address of {} from that of {}", VICTIM.name, OPEN.name);
-        let datagram = Datagram { from: at(self.world.link_local(OPEN), 7), to: at(target, PORT) };
-        self.add_udp(name, Path { from: OPEN, to: self.world.mac(VICTIM), ear: Ear::Victim }, datagram);
+        if is_bridged {
+            let target = self.world.link_local(VICTIM);
+            let name = format!("to the link-local address of {} from that of {}", VICTIM.name, OPEN.name);
+            let datagram = Datagram { from: at(self.world.link_local(OPEN), 7), to: at(target, PORT) };
+            self.add_udp(name, Path { from: OPEN, to: self.world.mac(VICTIM), ear: Ear::Victim }, datagram);
+        }
+        if self.world.families == Families::Both {
+            for (source, of) in [self.world.link_local(ATTACKER), MADE_UP].into_iter().zip(["its", "a made-up"]) {
+                let name = format!("to {} from {of} link-local address", NODE.v6);
+                let datagram = Datagram { from: at(source, 7), to: at(NODE.v6, PORT) };
+                self.add_udp(name, Path { from: ATTACKER, to: self.world.hop_of(ATTACKER), ear: Ear::Node }, datagram);
+            }
+        }
+    }
+
+    /// Sources of what goes to a link-local address.
+    fn link_local_sources(&self) -> [(Ipv6Addr, &'static str); 3] {
+        let own = self.world.link_local(ATTACKER);
+        [(own, "its link-local address"), (ATTACKER.v6, "a routable address"), (MADE_UP, "a made-up one")]
+    }
+
+    /// Groups of a link, from link-local addresses.
+    fn link_local_groups(&mut self) {
+        let group: IpAddr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1).into();
+        let ears: &[Ear] = match self.world.wiring {
+            Wiring::Bridged => &[Ear::Node, Ear::Victim],
+            Wiring::Routed => &[Ear::Node],
+        };
+        for from in [ATTACKER, OPEN] {
+            for &ear in ears {
+                let name = format!("from {} to {group}, for {ear:?}", from.name);
+                let datagram = Datagram { from: at(self.world.link_local(from), 7), to: at(group, PORT) };
+                self.add_udp(name, Path { from, to: group_mac(group), ear }, datagram);
+            }
+        }
     }
 
     /// An address that every host may give itself, and that no policy speaks of.
@@ -278,7 +317,7 @@ impl<'a> Arsenal<'a> {
         for (to, ear) in [(VICTIM, Ear::Victim), (OPEN, Ear::Open)] {
             let name = format!("from an IPv4 link-local address to {}", to.name);
             let datagram = Datagram { from: at(Ipv4Addr::new(169, 254, 7, 7), 7), to: at(to.v4, PORT) };
-            self.add_udp(name, Path { from: ATTACKER, to: self.world.mac(to), ear }, datagram);
+            self.add_udp(name, Path { from: ATTACKER, to: self.world.next_hop(to), ear }, datagram);
         }
     }
 

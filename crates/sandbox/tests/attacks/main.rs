@@ -10,14 +10,17 @@ mod nodes;
 mod overlay;
 mod world;
 
+use common::run_in;
 use frame::{Ends, frame, kind_of, udp};
 use list::{Arsenal, Attack};
 use namewall_sandbox::Wiring;
+use namewall_testbed::program;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use world::{ATTACKER, Ear, FRIEND, Firewall, PORT, VICTIM, World, at};
+use world::{ATTACKER, Ear, FREE, FRIEND, Families, Firewall, NODE, OPEN, PORT, VICTIM, World, at};
 
 /// A busy machine takes its time.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -38,8 +41,7 @@ fn play(world: &World, attacks: &[Attack], all_should: bool) -> BTreeSet<String>
             world.send(attack.from, &attack.frame);
         }
         sleep(if all_should { AGAIN } else { SILENCE });
-        for ear in [Ear::Victim, Ear::Friend, Ear::Open, Ear::Node, Ear::Outside, Ear::VictimsWire, Ear::AttackersWire]
-        {
+        for ear in Ear::ALL {
             let heard = world.hear(ear);
             let by_this = attacks.iter().enumerate().filter(|(_, attack)| attack.ear == ear);
             open.extend(by_this.filter(|(number, _)| heard.contains(&(*number as u64 + 1))).map(|(number, _)| number));
@@ -60,38 +62,60 @@ fn wait_for(world: &World, ear: Ear, nonce: u64) {
     }
 }
 
-/// What is tried: how many attacks at least, and against whom.
+/// What is tried, and against whom.
 struct Trial {
     wiring: Wiring,
+    families: Families,
     firewall: Firewall,
-    at_least: usize,
+    /// How many attacks there are, so that none gets lost.
+    count: usize,
     attacks: fn(Arsenal<'_>) -> Vec<Attack>,
 }
 
 fn check(trial: &Trial) {
-    let &Trial { wiring, firewall, at_least, attacks: list } = trial;
-    let plain = World::build(Firewall::Plain, wiring);
+    let &Trial { wiring, families, firewall, count, attacks: list } = trial;
+    let plain = World::build_of(Firewall::Plain, wiring, families);
     let attacks = list(Arsenal::new(&plain));
-    assert!(attacks.len() >= at_least, "only {} attacks", attacks.len());
+    assert_eq!(attacks.len(), count, "attacks");
+    let names: BTreeSet<&str> = attacks.iter().map(|attack| attack.name.as_str()).collect();
+    assert_eq!(names.len(), count, "every attack has a name of its own");
     let open = play(&plain, &attacks, true);
-    let harmless: Vec<&str> =
-        attacks.iter().map(|attack| attack.name.as_str()).filter(|name| !open.contains(*name)).collect();
+    let harmless: Vec<&str> = names.into_iter().filter(|name| !open.contains(*name)).collect();
     assert_eq!(harmless, Vec::<&str>::new(), "no attack at all: plain rules stop it");
     drop(plain);
 
-    let world = World::build(firewall, wiring);
+    let world = World::build_of(firewall, wiring, families);
+    assert_every_ear_hears(&world);
     let attacks = list(Arsenal::new(&world));
     let open: Vec<String> = play(&world, &attacks, false).into_iter().collect();
     assert_eq!(open, Vec::<String>::new(), "these come through");
-    wait_for(&world, Ear::Victim, FRIENDLY + 1);
-    wait_for(&world, Ear::Outside, FRIENDLY + 2);
+    assert_every_ear_hears(&world);
+}
+
+/// What policies allow reaches every ear in this world, over every version of IP, so that an attack which reaches an ear
+/// would be heard.
+fn assert_every_ear_hears(world: &World) {
+    let of = |is_ipv4: bool| FRIENDLY + u64::from(is_ipv4);
+    let nonces = || world.versions().iter().map(|&is_ipv4| of(is_ipv4));
+    let mut missing: BTreeSet<(usize, u64)> =
+        (0..Ear::ALL.len()).flat_map(|ear| nonces().map(move |nonce| (ear, nonce))).collect();
+    let began = Instant::now();
+    while !missing.is_empty() {
+        let deaf: Vec<(Ear, u64)> = missing.iter().map(|&(ear, nonce)| (Ear::ALL[ear], nonce - FRIENDLY)).collect();
+        assert!(began.elapsed() < DEADLINE, "these hear nothing over this version: {deaf:?}");
+        world.speak_to_all(of);
+        sleep(Duration::from_millis(20));
+        let heard = Ear::ALL.map(|ear| world.hear(ear));
+        missing.retain(|(ear, nonce)| !heard[*ear].contains(nonce));
+    }
 }
 
 #[test]
 fn s1_9_s1_10_pods_on_a_bridge_cannot_pretend() {
     if common::has_rights() {
         let (wiring, firewall) = (Wiring::Bridged, Firewall::Namewall);
-        check(&Trial { wiring, firewall, at_least: 104, attacks: |arsenal| arsenal.all() });
+        let families = Families::Both;
+        check(&Trial { wiring, families, firewall, count: 108, attacks: |arsenal| arsenal.all() });
     }
 }
 
@@ -99,7 +123,8 @@ fn s1_9_s1_10_pods_on_a_bridge_cannot_pretend() {
 fn s1_9_s1_10_pods_on_links_of_their_own_cannot_pretend() {
     if common::has_rights() {
         let (wiring, firewall) = (Wiring::Routed, Firewall::Namewall);
-        check(&Trial { wiring, firewall, at_least: 32, attacks: |arsenal| arsenal.all() });
+        let families = Families::Both;
+        check(&Trial { wiring, families, firewall, count: 39, attacks: |arsenal| arsenal.all() });
     }
 }
 
@@ -108,7 +133,67 @@ fn s1_9_s1_10_pods_on_links_of_their_own_cannot_pretend() {
 fn s1_10_pods_whose_interface_nobody_knows_use_no_address_that_nobody_vouches_for() {
     if common::has_rights() {
         let (wiring, firewall) = (Wiring::Bridged, Firewall::Unknowing);
-        check(&Trial { wiring, firewall, at_least: 45, attacks: |arsenal| arsenal.of_unknown() });
+        let families = Families::Both;
+        check(&Trial { wiring, families, firewall, count: 94, attacks: |arsenal| arsenal.of_unknown() });
+    }
+}
+
+/// Nobody has an IPv6 address there but those that the kernels give themselves.
+#[test]
+fn s1_10_no_link_local_address_leads_round_the_policies_of_an_ipv4_cluster() {
+    if common::has_rights() {
+        let worlds = [
+            (Wiring::Routed, Firewall::Namewall, 5),
+            (Wiring::Bridged, Firewall::Namewall, 14),
+            (Wiring::Bridged, Firewall::Unknowing, 14),
+        ];
+        for (wiring, firewall, count) in worlds {
+            let families = Families::V4;
+            check(&Trial { wiring, families, firewall, count, attacks: |arsenal| arsenal.of_ipv4_clusters() });
+        }
+    }
+}
+
+/// On a link of its own a pod has no neighbour but the node, and a kernel passes nothing on to a link-local address of
+/// another link, whatever rules there are.
+#[test]
+fn s1_10_no_link_of_its_own_leads_to_the_link_local_address_of_another_pod() {
+    if !common::has_rights() {
+        return;
+    }
+    for families in [Families::Both, Families::V4] {
+        let world = World::build_of(Firewall::Plain, Wiring::Routed, families);
+        let ends = Ends { from: world.mac(FREE), to: world.hop_of(FREE) };
+        let own = world.link_local(FREE);
+        // The pod that is tried has another address than the one that tries.
+        let other = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x20);
+        run_in(
+            world.namespace(OPEN),
+            Command::new(program("ip")).args(["address", "add", &format!("{other}/64"), "dev", "eth0", "nodad"]),
+        );
+        let send = |from: Ipv6Addr, to: Ipv6Addr, nonce: u64| {
+            let packet = udp(at(from, 7), at(to, PORT), &nonce.to_be_bytes());
+            world.send(FREE, &frame(ends, &[], kind_of(to.into()), &packet));
+        };
+        let (mut by_node, mut by_pod, began) = (BTreeSet::new(), BTreeSet::new(), Instant::now());
+        while !by_node.contains(&1) {
+            assert!(began.elapsed() < DEADLINE, "the node does not hear at its link-local address");
+            for from in [own, FREE.v6] {
+                send(from, other, 2);
+            }
+            send(own, world.link_local(NODE), 1);
+            sleep(AGAIN);
+            by_node.extend(world.hear(Ear::Node));
+            by_pod.extend(world.hear(Ear::Open));
+        }
+        // The ear is not deaf.
+        while !by_pod.contains(&3) {
+            assert!(began.elapsed() < DEADLINE, "the pod does not hear the node");
+            world.say(NODE, at(OPEN.v4, PORT), 3);
+            sleep(AGAIN);
+            by_pod.extend(world.hear(Ear::Open));
+        }
+        assert!(!by_pod.contains(&2), "another pod's link-local address, {families:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! A pod tries every address that its node answers for, on interfaces that no
-//! Node object tells of. A plain rule has the addresses that the Node object
-//! lists; namewall has those that the node's kernel tells.
+//! Node object tells of, and at local routes. A plain rule has the addresses that
+//! the Node object lists; namewall has those that the node's kernel tells.
 
 use crate::common::{self, addresses, nft, run_in};
 use crate::{DEADLINE, SILENCE};
@@ -27,6 +27,13 @@ const MORE: [(&str, &str, &str, &[&str]); 3] = [
     ("spare", "bridge", "down", &["192.0.2.99"]),
     ("second", "bridge", "up", &["192.0.2.98", "fd00:99::98"]),
     ("br9", "bridge", "up", &["10.99.0.1", "fd00:99::97"]),
+];
+/// Routes of type `local`, and the addresses of each that are tried. No interface has them.
+const LOCAL_ROUTES: [(&str, &[&str]); 4] = [
+    ("198.18.7.7/32", &["198.18.7.7"]),
+    ("198.18.8.0/26", &["198.18.8.0", "198.18.8.9", "198.18.8.63"]),
+    ("fd00:97::7/128", &["fd00:97::7"]),
+    ("fd00:98::10/124", &["fd00:98::10", "fd00:98::1f"]),
 ];
 
 fn snapshot(node: &[&str]) -> Snapshot {
@@ -77,6 +84,10 @@ impl World {
                 ip(node, &words);
             }
         }
+        for (block, _) in LOCAL_ROUTES {
+            let version = if block.contains(':') { "-6" } else { "-4" };
+            ip(node, &[version, "route", "add", "local", block, "dev", "lo"]);
+        }
         let listen = || {
             let v6 = TcpListener::bind(("::", PORT)).expect("a listener of both versions");
             // Where IPv6 sockets are not for IPv4, too.
@@ -89,6 +100,15 @@ impl World {
 
     fn node(&self) -> &Namespace {
         self.cluster.sandbox.node("n1").expect("the node")
+    }
+
+    /// Those of the addresses at which a connection opens within this time. All are tried at once.
+    fn open(&self, all: &[IpAddr], within: Duration) -> Vec<IpAddr> {
+        std::thread::scope(|scope| {
+            let attempts: Vec<_> = all.iter().map(|&to| (to, scope.spawn(move || self.opens(to, within)))).collect();
+            let opened = attempts.into_iter().filter_map(|(to, attempt)| attempt.join().expect("a try").then_some(to));
+            opened.collect()
+        })
     }
 
     /// Whether a connection opens within this time.
@@ -112,7 +132,8 @@ fn ip(node: &Namespace, words: &[&str]) {
 }
 
 fn attacked() -> Vec<IpAddr> {
-    MORE.iter().flat_map(|(.., at)| addresses(at)).collect()
+    let of_interfaces = MORE.iter().flat_map(|(.., at)| addresses(at));
+    of_interfaces.chain(LOCAL_ROUTES.iter().flat_map(|(_, at)| addresses(at))).collect()
 }
 
 #[test]
@@ -120,7 +141,11 @@ fn s7_2_no_address_that_a_node_answers_for_is_left_open() {
     if !common::has_rights() {
         return;
     }
+    let (listed, attacked) = (addresses(&LISTED), attacked());
+    let all = [listed.clone(), attacked.clone()].concat();
+    let nothing = Vec::<IpAddr>::new();
     let plain = World::build(&snapshot(&LISTED));
+    assert_eq!(plain.open(&all, DEADLINE), all, "these are open before there is a rule");
     for (family, pod, node) in [("ip", POD[0], LISTED[0]), ("ip6", POD[1], LISTED[1])] {
         nft(
             plain.node(),
@@ -131,26 +156,24 @@ fn s7_2_no_address_that_a_node_answers_for_is_left_open() {
             ),
         );
     }
-    for address in addresses(&LISTED) {
-        assert!(!plain.opens(address, SILENCE), "{address}: the plain rule is in force");
-    }
-    for address in attacked() {
-        assert!(plain.opens(address, DEADLINE), "{address}: no attack at all");
-    }
+    assert_eq!(plain.open(&listed, SILENCE), nothing, "the plain rule is in force");
+    assert_eq!(plain.open(&attacked, DEADLINE), attacked, "the others are no attack at all");
     drop(plain);
 
-    let mut world = World::build(&denied(&LISTED));
+    let mut world = World::build(&snapshot(&LISTED));
     let learned = world.node().enter(|| Addresses::open().and_then(|mut all| all.read())).expect("in the node");
-    let learned = learned.expect("the node's kernel tells its addresses");
+    let learned = learned.expect("the node's kernel tells its addresses").listed;
     let learned: Vec<String> =
         learned.iter().filter(|address| !is_own_to_each_machine(**address)).map(ToString::to_string).collect();
     let texts: Vec<&str> = learned.iter().map(String::as_str).collect();
-    let snapshot = denied(&texts);
-    let program = compile(&snapshot).0;
-    let cut = CutEstablished::Always;
-    let wanted = Wanted { snapshot: &snapshot, program: &program, outside: &[], cut, dns: None };
-    world.cluster.update(&wanted).expect("the node enforces what it has learned");
-    for address in attacked().into_iter().chain(addresses(&LISTED)) {
-        assert!(!world.opens(address, SILENCE), "{address} is open");
-    }
+    let mut enforce = |snapshot: &Snapshot, within: Duration| {
+        let program = compile(snapshot).0;
+        let cut = CutEstablished::Always;
+        let wanted = Wanted { snapshot, program: &program, outside: &[], cut, dns: None };
+        world.cluster.update(&wanted).expect("the node enforces what it has learned");
+        world.open(&all, within)
+    };
+    // Without a policy all of them can be reached, so that a closed one is closed by the policy.
+    assert_eq!(enforce(&snapshot(&texts), DEADLINE), all, "these are open before there is a policy");
+    assert_eq!(enforce(&denied(&texts), SILENCE), nothing, "these are open");
 }

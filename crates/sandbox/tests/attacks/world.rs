@@ -71,6 +71,27 @@ pub(crate) const NODE: Host =
 pub(crate) const SERVER: Host =
     Host { name: "outside", v4: Ipv4Addr::new(198, 51, 100, 7), v6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7) };
 
+/// Which addresses the cluster has. Its kernels have IPv6 in any case, as on real nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Families {
+    Both,
+    V4,
+}
+
+impl Families {
+    /// For each version of IP that the cluster has, whether it is IPv4.
+    fn all(self) -> &'static [bool] {
+        match self {
+            Self::Both => &[true, false],
+            Self::V4 => &[true],
+        }
+    }
+
+    fn of(self, host: Host) -> impl Iterator<Item = IpAddr> {
+        self.all().iter().map(move |&is_ipv4| host.at(is_ipv4))
+    }
+}
+
 /// What an agent learns from its node, and no manifest says.
 #[derive(Default)]
 struct Learned {
@@ -80,9 +101,9 @@ struct Learned {
     pods: BTreeMap<&'static str, IpAddr>,
 }
 
-fn snapshot(learned: &Learned) -> Snapshot {
+fn snapshot(families: Families, learned: &Learned) -> Snapshot {
     let mut snapshot = Snapshot::default();
-    let mut addresses = vec![NODE.v4.into(), NODE.v6.into()];
+    let mut addresses: Vec<IpAddr> = families.of(NODE).collect();
     addresses.extend(&learned.node);
     snapshot.add_node(Node { name: NODE.name.into(), labels: Labels::default(), addresses, source: None });
     for pod in PODS {
@@ -90,7 +111,7 @@ fn snapshot(learned: &Learned) -> Snapshot {
         let namespace = snapshot.ensure_namespace(namespace);
         let node = Some(snapshot.ensure_node(NODE.name));
         let workload = snapshot.new_pod(Role { namespace, labels: Labels::default(), host_network: false }, name);
-        let addresses = [IpAddr::V4(pod.v4), IpAddr::V6(pod.v6)].into_iter().chain(learned.pods.get(pod.name).copied());
+        let addresses = families.of(pod).chain(learned.pods.get(pod.name).copied());
         snapshot.add_workload(Workload { addresses: addresses.collect(), node, ..workload });
     }
     let in_namespace =
@@ -145,6 +166,7 @@ enum Held {
 pub(crate) struct World {
     held: Held,
     pub(crate) wiring: Wiring,
+    pub(crate) families: Families,
     ears: Vec<(Ear, Vec<Listener>)>,
     connected: Vec<UdpSocket>,
 }
@@ -160,6 +182,11 @@ pub(crate) enum Ear {
     /// Every frame that reaches a pod, whatever it makes of it.
     VictimsWire,
     AttackersWire,
+}
+
+impl Ear {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Victim, Self::Friend, Self::Open, Self::Node, Self::Outside, Self::VictimsWire, Self::AttackersWire];
 }
 
 enum Listener {
@@ -192,7 +219,13 @@ impl Listener {
 
 impl World {
     pub(crate) fn build(firewall: Firewall, wiring: Wiring) -> Self {
-        let (snapshot, outside) = (snapshot(&Learned::default()), [IpAddr::V4(SERVER.v4), IpAddr::V6(SERVER.v6)]);
+        Self::build_of(firewall, wiring, Families::Both)
+    }
+
+    pub(crate) fn build_of(firewall: Firewall, wiring: Wiring, families: Families) -> Self {
+        let outside: Vec<IpAddr> = families.of(SERVER).collect();
+        let cluster = Plan { families, outside: &outside, wiring };
+        let snapshot = snapshot(families, &Learned::default());
         let held = match firewall {
             Firewall::Plain => {
                 let sandbox = Sandbox::build_wired(&snapshot, &outside, wiring, &mut |_| {}).expect("a sandbox");
@@ -200,10 +233,10 @@ impl World {
                 node.enter(|| put_table("plain", &plain_rules())).expect("in the node").expect("a table");
                 Held::Plain(Box::new(sandbox))
             }
-            Firewall::Namewall => Held::Namewall(Box::new(guarded(&snapshot, &outside, wiring))),
-            Firewall::Unknowing => Held::Namewall(Box::new(unknowing(&snapshot, &outside, wiring))),
+            Firewall::Namewall => Held::Namewall(Box::new(guarded(&snapshot, cluster))),
+            Firewall::Unknowing => Held::Namewall(Box::new(unknowing(&snapshot, cluster))),
         };
-        let mut world = Self { held, wiring, ears: Vec::new(), connected: Vec::new() };
+        let mut world = Self { held, wiring, families, ears: Vec::new(), connected: Vec::new() };
         world.serve_on_loopback();
         world.follow_source_routes();
         world.listen();
@@ -272,26 +305,59 @@ impl World {
         }
         // The friend's connections, so that its own port is where answers are expected.
         let friends = || {
-            [true, false].map(|is_ipv4| {
-                let socket = UdpSocket::bind((FRIEND.at(is_ipv4), FRIENDS_PORT)).expect("the friend's socket");
+            let open = |at: IpAddr| {
+                let socket = UdpSocket::bind((at, FRIENDS_PORT)).expect("the friend's socket");
                 socket.set_nonblocking(true).expect("a socket that does not wait");
                 socket
-            })
+            };
+            self.families.of(FRIEND).map(open).collect::<Vec<_>>()
         };
         let friends = self.namespace(FRIEND).enter(friends).expect("in its namespace");
         let clones = friends.iter().map(|socket| Listener::Udp(socket.try_clone().expect("another handle"))).collect();
         ears.push((Ear::Friend, clones));
-        self.connected = friends.into();
+        self.connected = friends;
         self.ears = ears;
     }
 
     /// The friend speaks to the victim and to the server outside, which opens connections for both.
     pub(crate) fn friend_speaks(&self, nonce: Nonce) {
-        for (socket, is_ipv4) in self.connected.iter().zip([true, false]) {
+        for (socket, &is_ipv4) in self.connected.iter().zip(self.families.all()) {
             for to in [VICTIM, SERVER] {
                 let _ = socket.send_to(&nonce.to_be_bytes(), (to.at(is_ipv4), PORT));
             }
         }
+    }
+
+    /// To each ear, those speak who may, over each version of IP that the cluster has: `of` says what, by whether it is
+    /// IPv4. The server outside answers in the friend's own connection.
+    pub(crate) fn speak_to_all(&self, of: impl Fn(bool) -> Nonce) {
+        for (socket, &is_ipv4) in self.connected.iter().zip(self.families.all()) {
+            for to in [VICTIM, SERVER, OPEN] {
+                let _ = socket.send_to(&of(is_ipv4).to_be_bytes(), (to.at(is_ipv4), PORT));
+            }
+            self.say(FREE, at(NODE.at(is_ipv4), PORT), of(is_ipv4));
+            // A node may always reach its own pods.
+            self.say(NODE, at(ATTACKER.at(is_ipv4), PORT), of(is_ipv4));
+        }
+        let outside = self.ears.iter().filter(|(ear, _)| *ear == Ear::Outside).flat_map(|(_, listeners)| listeners);
+        for listener in outside {
+            let Listener::Udp(socket) = listener else { continue };
+            let is_ipv4 = socket.local_addr().expect("it is bound").is_ipv4();
+            // Over a version that the cluster does not have, the friend has no address.
+            let _ = socket.send_to(&of(is_ipv4).to_be_bytes(), (FRIEND.at(is_ipv4), FRIENDS_PORT));
+        }
+    }
+
+    /// The versions of IP that the cluster has: for each whether it is IPv4.
+    pub(crate) fn versions(&self) -> &'static [bool] {
+        self.families.all()
+    }
+
+    /// A datagram of an honest socket.
+    pub(crate) fn say(&self, host: Host, to: SocketAddr, nonce: Nonce) {
+        let any = if to.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+        let send = || UdpSocket::bind((any, 0)).and_then(|socket| socket.send_to(&nonce.to_be_bytes(), to));
+        let _ = self.namespace(host).enter(send).expect("in its namespace");
     }
 
     pub(crate) fn hear(&self, ear: Ear) -> BTreeSet<Nonce> {
@@ -335,9 +401,15 @@ impl World {
         }
     }
 
-    /// The link-local address of a pod, or of the node on its bridge.
+    /// The link-local address of a pod, or of the node on its bridge or on its pods' links.
     pub(crate) fn link_local(&self, host: Host) -> Ipv6Addr {
-        link_local(Hardware(self.mac(host)))
+        if host.name != NODE.name || self.wiring == Wiring::Bridged {
+            return link_local(Hardware(self.mac(host)));
+        }
+        let read = || getifaddrs().expect("interfaces").filter_map(|one| one.address).collect::<Vec<_>>();
+        let all = self.namespace(NODE).enter(read).expect("in the node");
+        let mut v6 = all.iter().filter_map(|one| Some(one.as_sockaddr_in6()?.ip()));
+        v6.find(Ipv6Addr::is_unicast_link_local).expect("the node has a link-local address on its pods' links")
     }
 }
 
@@ -367,42 +439,53 @@ pub(crate) fn link(name: &str) -> LinkAddr {
     links.find_map(|address| address.as_link_addr().copied()).unwrap_or_else(|| panic!("no interface {name}"))
 }
 
-/// A namewall that knows what an agent knows: the node's addresses on its bridge, and pods' link-local ones.
-fn guarded(snapshot: &Snapshot, outside: &[IpAddr], wiring: Wiring) -> Cluster {
+/// How a cluster is built.
+#[derive(Clone, Copy)]
+struct Plan<'a> {
+    families: Families,
+    outside: &'a [IpAddr],
+    wiring: Wiring,
+}
+
+/// A namewall that knows what an agent knows: the node's addresses on its bridge, and pods' link-local ones. On links of
+/// their own it knows none of pods, as an agent that has found interfaces by routes.
+fn guarded(snapshot: &Snapshot, plan: Plan<'_>) -> Cluster {
+    let Plan { families, outside, wiring } = plan;
     let wanted = |program| Wanted { snapshot, program, outside, cut: CutEstablished::default(), dns: None };
     let (program, _) = compile(snapshot);
     let mut cluster = Cluster::build_wired(&wanted(&program), wiring, &mut |_| {}).expect("a cluster");
     let mut learned = Learned::default();
     if wiring == Wiring::Bridged {
-        let bridge = mac_in(cluster.sandbox.node(NODE.name).expect("the node"), "cni0");
-        learned.node.insert(link_local(Hardware(bridge)).into());
+        learned.node = on_bridge(&cluster, families);
         for pod in PODS {
-            learned.node.extend([true, false].map(|is_ipv4| gateway_of(pod.at(is_ipv4))));
-            // The broadcast address of the bridge's network is the node's as well.
-            learned.node.insert(Ipv4Addr::new(10, 244, 1, 255).into());
             let own = mac_in(cluster.sandbox.pod(pod.name).expect("the pod"), "eth0");
             learned.pods.insert(pod.name, link_local(Hardware(own)).into());
         }
     }
-    let (program, _) = compile(&self::snapshot(&learned));
+    let (program, _) = compile(&self::snapshot(families, &learned));
     cluster.update(&wanted(&program)).expect("the change is enforced");
     cluster
 }
 
 /// A namewall that knows what `run` knows of pods on a bridge: their addresses, and the node's.
-fn unknowing(snapshot: &Snapshot, outside: &[IpAddr], wiring: Wiring) -> Cluster {
+fn unknowing(snapshot: &Snapshot, plan: Plan<'_>) -> Cluster {
+    let Plan { families, outside, wiring } = plan;
     let wanted = |program| Wanted { snapshot, program, outside, cut: CutEstablished::default(), dns: None };
     let (program, _) = compile(snapshot);
     let mut cluster = Cluster::build_wired(&wanted(&program), wiring, &mut |_| {}).expect("a cluster");
     cluster.forget_interfaces();
-    let mut learned = Learned::default();
-    let bridge = mac_in(cluster.sandbox.node(NODE.name).expect("the node"), "cni0");
-    learned.node.insert(link_local(Hardware(bridge)).into());
-    learned.node.extend(PODS.iter().flat_map(|pod| [true, false].map(|is_ipv4| gateway_of(pod.at(is_ipv4)))));
-    learned.node.insert(Ipv4Addr::new(10, 244, 1, 255).into());
-    let (program, _) = compile(&self::snapshot(&learned));
+    let learned = Learned { node: on_bridge(&cluster, families), ..Learned::default() };
+    let (program, _) = compile(&self::snapshot(families, &learned));
     cluster.update(&wanted(&program)).expect("the change is enforced");
     cluster
+}
+
+/// The node's addresses on its bridge, the broadcast address of the bridge's network among them.
+fn on_bridge(cluster: &Cluster, families: Families) -> BTreeSet<IpAddr> {
+    let bridge = mac_in(cluster.sandbox.node(NODE.name).expect("the node"), "cni0");
+    let gateways = PODS.into_iter().flat_map(|pod| families.of(pod).map(gateway_of));
+    let more = [link_local(Hardware(bridge)).into(), Ipv4Addr::new(10, 244, 1, 255).into()];
+    gateways.chain(more).collect()
 }
 
 fn plain_rules() -> Table {

@@ -1,7 +1,8 @@
 //! Verdicts hold with the rules that the real kube-proxy writes, in its
 //! iptables and its nftables form. Every redirector to a denied destination is
 //! a way there without a firewall, and none with one, as the core predicts.
-//! The sandbox's own translation of Services is taken away here.
+//! The sandbox's own translation of Services is taken away here. Connections that
+//! such rules have translated are cut by a firewall that comes later (S3.4).
 
 mod api;
 #[path = "../common/mod.rs"]
@@ -9,24 +10,25 @@ mod common;
 mod proxy;
 
 use api::{List, Lists};
-use common::{PORT, address, addresses, has_rights, listen_everywhere, probe};
+use common::{PORT, address, addresses, has_rights, listen_everywhere, nft, probe};
 use namewall_dataplane::CutEstablished;
 use namewall_policy::addr::Cidr;
 use namewall_policy::ask::{Host, Names, Target, World as AskedWorld};
 use namewall_policy::labels::Selector;
-use namewall_policy::lease::{Instant, LeaseTable};
+use namewall_policy::lease::{self, LeaseTable};
 use namewall_policy::model::{
     Action, Backend, BackendTarget, Clauses, Enforcement, NamespaceScope, Peer, Peers, Placement, PodSet, Policy,
     PolicyKind, PolicyRef, Ports, Rule, Service, ServiceForm, ServiceId, ServicePort, Subject,
 };
 use namewall_policy::port::Protocol;
 use namewall_policy::{Flow, Prediction, Program, Snapshot, Verdict, compile, evaluate};
-use namewall_sandbox::{Cluster, Measured, Probe, Wanted};
+use namewall_sandbox::{Cluster, Connection, Measured, Probe, Wanted};
 use namewall_testbed::{peer, program};
 use proxy::{Form, KubeProxy, Machine, Objects};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Each by both families: two nodes, a pod on each of them, a client and a destination outside.
 const N1: [&str; 2] = ["192.0.2.1", "2001:db8:1::1"];
@@ -47,6 +49,8 @@ const PODS: &str = "10.0.0.0/16,fd00::/16";
 
 /// The Service that leads to the denied destination, and one of a pod.
 const TUNNEL: ServiceId = ServiceId(0);
+/// How long a busy machine may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 const TUNNEL_PORT: u16 = 30_080;
 const WEB_PORT: u16 = 30_081;
 
@@ -208,6 +212,32 @@ impl World {
         Self { name, cluster, program, _proxies: proxies.into() }
     }
 
+    /// Goes on to another state. The sandbox's own translation, which comes with that, is taken away again.
+    fn change(&mut self, snapshot: &Snapshot) {
+        let (program, outside) = (compile(snapshot).0, addresses(&[DENIED, CLIENT].concat()));
+        let wanted = Wanted { snapshot, program: &program, outside: &outside, cut: CutEstablished::Always, dns: None };
+        self.cluster.update(&wanted).expect("the change is enforced");
+        for node in ["n1", "n2"] {
+            nft(self.cluster.sandbox.node(node).expect("a node"), "delete table inet kube-proxy");
+        }
+        self.program = program;
+    }
+
+    /// An open connection on each way.
+    fn connect(&self, ways: &[Way]) -> Vec<Connection> {
+        let sandbox = &self.cluster.sandbox;
+        let connect = |way: &Way| {
+            let (place, began) = (sandbox.place(address(way.from)).expect("a place"), Instant::now());
+            loop {
+                match sandbox.connect(&place, way.to, Protocol::Tcp).expect("it is tried") {
+                    Ok(connection) => return connection,
+                    Err(found) => assert!(began.elapsed() < PATIENCE, "{}: {found:?}", way.name),
+                }
+            }
+        };
+        ways.iter().map(connect).collect()
+    }
+
     /// What packets do on each way, all at once. What should open is tried more often: the machine may be busy.
     fn packets(&self, ways: &[Way], repeats: usize) -> Vec<Measured> {
         let sandbox = &self.cluster.sandbox;
@@ -235,14 +265,14 @@ impl World {
         let hop = program.hop_at(&from, way.to.ip(), way.to.port());
         let (to, via) = (program.endpoint_at(to), Some(way.service));
         let flow = Flow { from, to, protocol: Protocol::Tcp, port: PORT, via, hop, masker: None };
-        evaluate(program, &LeaseTable::default(), &flow, Instant::default()).verdict
+        evaluate(program, &LeaseTable::default(), &flow, lease::Instant::default()).verdict
     }
 
     /// What the offline commands say of the way as users write it, and what packets do.
     fn compare(&self, snapshot: &Snapshot, ways: &[Way]) -> Vec<(Prediction, Measured)> {
         let (leases, names) = (LeaseTable::default(), Names::default());
         let domain = "cluster.local".parse().expect("a name");
-        let (program, now) = (&self.program, Instant::default());
+        let (program, now) = (&self.program, lease::Instant::default());
         let asked = AskedWorld { snapshot, program, leases: &leases, names: &names, cluster_domain: &domain, now };
         let predict = |way: &Way| {
             let target =
@@ -350,6 +380,35 @@ fn check(form: Form) {
             assert_eq!(found, expected[at], "{}, {}", way.name, world.name);
         }
     }
+}
+
+/// Whoever opened it, and whosever address kube-proxy has put in the place of the client's.
+#[track_caller]
+fn check_cut(form: Form) {
+    if !has_rights() {
+        return;
+    }
+    peer("kubernetes");
+    let mut world = World::build("with a firewall that comes later", &snapshot(), form);
+    let (denied_ways, others) = (redirectors(), to_a_pod());
+    let (mut cut, mut kept) = (world.connect(&denied_ways), world.connect(&others));
+    world.change(&denied());
+    for (way, connection) in denied_ways.iter().zip(&mut cut) {
+        assert!(connection.is_reset(PATIENCE), "{} is not cut", way.name);
+    }
+    for (way, connection) in others.iter().zip(&mut kept) {
+        assert!(connection.alive(PATIENCE).expect("it is tried"), "{} is cut", way.name);
+    }
+}
+
+#[test]
+fn s3_4_connections_that_kube_proxy_has_translated_by_iptables_are_cut() {
+    check_cut(Form::Iptables);
+}
+
+#[test]
+fn s3_4_connections_that_kube_proxy_has_translated_by_nftables_are_cut() {
+    check_cut(Form::Nftables);
 }
 
 /// S1.11: offline says *depends* wherever kube-proxy may hide a pod that is let in, and never the wrong thing.

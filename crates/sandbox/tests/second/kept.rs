@@ -3,7 +3,7 @@
 
 use crate::common::{self, run_in};
 use crate::world::{ATTACKER, Network, OUTSIDE, World, policies};
-use crate::{names, play};
+use crate::{DEADLINE, names, play};
 use namewall_policy::domain::{DomainName, DomainPattern, RulePattern};
 use namewall_policy::labels::Selector;
 use namewall_policy::model::{
@@ -117,6 +117,32 @@ fn tables_inside_pods_are_shown_by_nft_and_read_back() {
     std::fs::remove_file(&file).expect("it is removed");
 }
 
+/// Marks are for others: kube-proxy, network plugins and administrators use them.
+#[test]
+fn s1_9_no_table_sets_the_mark_of_a_packet_or_of_a_connection() {
+    if !common::has_rights() {
+        return;
+    }
+    let mut world = World::with_namewall(Network::Bridge);
+    let node = world.cluster().sandbox.node("n1").expect("the node").clone();
+    let marks = |namespace: &Namespace| {
+        let listed = run_in(namespace, Command::new("nft").args(["list", "ruleset"]));
+        for table in ["inet namewall", "netdev namewall"] {
+            assert!(listed.contains(&format!("table {table}")), "{listed}");
+        }
+        listed.lines().filter(|line| line.contains("mark set")).count()
+    };
+    let pod = world.namespace(ATTACKER);
+    assert_eq!((marks(&node), marks(pod)), (0, 0));
+    // Such rules would be seen.
+    let others = "add table inet other; add chain inet other sets; \
+                  add rule inet other sets meta mark set 1; add rule inet other sets ct mark set 1";
+    for namespace in [&node, pod] {
+        run_in(namespace, Command::new("nft").arg(others));
+    }
+    assert_eq!((marks(&node), marks(pod)), (2, 2));
+}
+
 #[test]
 fn s1_9_what_an_agent_leaves_in_pods_stays_and_the_next_one_goes_on() {
     if !common::has_rights() {
@@ -153,6 +179,40 @@ fn s1_9_root_in_a_pod_cannot_change_tables_while_an_agent_lives_and_is_found_out
     world.change(policies(), true);
     denies(&world);
     assert_eq!(repaired(&mut world), 1);
+}
+
+/// What is changed in part while no agent runs is found by the next one, too. What the pod does with tables of its own,
+/// and policies that change meanwhile, are no sign of it.
+#[test]
+fn s1_9_tables_that_were_changed_in_part_while_no_agent_ran_are_made_right_and_counted() {
+    if !common::has_rights() {
+        return;
+    }
+    let mut world = World::with_namewall(Network::Macvlan);
+    let steps: [(&[&str], Vec<Policy>, u64); 7] = [
+        (&[], policies(), 0),
+        (&["add table inet other"], policies(), 0),
+        (&[], Vec::new(), 0),
+        (&[], policies(), 0),
+        (&["delete table inet other"], policies(), 0),
+        (&["insert rule inet namewall second-output accept", "delete table netdev namewall"], policies(), 1),
+        (&["flush chain inet namewall second-input"], policies(), 1),
+    ];
+    for (commands, next, expected) in steps {
+        world.cluster().stop(false).expect("the agents are gone");
+        for command in commands {
+            assert!(nft(&world, command).status.success(), "{command}");
+        }
+        if commands.iter().any(|command| command.contains("accept")) {
+            let began = std::time::Instant::now();
+            while play(&world, &world.denied(), false).is_empty() {
+                assert!(began.elapsed() < DEADLINE, "the attack does not work while nobody looks");
+            }
+        }
+        world.change(next, true);
+        assert_eq!(repaired(&mut world), expected, "after {commands:?}");
+    }
+    denies(&world);
 }
 
 fn repaired(world: &mut World) -> u64 {

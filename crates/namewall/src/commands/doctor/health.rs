@@ -39,6 +39,10 @@ fn policies(told: &Value) -> Vec<Check> {
         let found = format!("{} errors, the first: {first}", errors.count());
         checks.push(Check::missing("policies", found, "`namewall status` lists them"));
     }
+    let networks = texts(&told["findings"]).into_iter().find(|text| text.starts_with("warning[local-network]"));
+    checks.extend(networks.map(|found| {
+        Check::hint("nodes", found, "deny these networks by `networks`, or use local routes to single addresses")
+    }));
     for one in told["trouble"].as_array().into_iter().flatten() {
         let found = format!("cannot watch {}: {}", one["kind"].as_str().unwrap_or_default(), one["what"]);
         checks.push(Check::missing("cluster", found, "look at the API server, and at the rights of the agent"));
@@ -100,6 +104,10 @@ fn unresolved(told: &Value) -> Option<Check> {
 /// Whether the interfaces of pods are guarded, by what the namewall of this node says.
 fn guard(told: &Value) -> Check {
     let unknown = told["unknown"].as_array().map_or(0, Vec::len);
+    let lacking = texts(&told["lacking"]);
+    if !lacking.is_empty() && told["error"].is_null() {
+        return Check::missing("guard", lacking.join("; "), "use a kernel with these parts of nftables");
+    }
     match told["error"].as_str() {
         Some(error) => Check::missing(
             "guard",
@@ -214,6 +222,7 @@ mod tests {
         assert_eq!(change("/dns/upstreams", json!([{"address": "192.0.2.53", "up": false}])), State::Missing);
         assert_eq!(change("/keptFiles", json!(["a.yaml"])), State::Missing);
         assert_eq!(change("/findings", json!(["error[bad-action] a"])), State::Missing);
+        assert_eq!(change("/findings", json!(["warning[local-network] Node n1: a"])), State::Hint);
         assert_eq!(change("/lastError", json!("EBUSY")), State::Missing);
         assert_eq!(change("/storage/failure", json!("no space left")), State::Missing);
         assert_eq!(change("/trouble", json!([{"kind": "Pod", "what": "refused"}])), State::Missing);
@@ -230,6 +239,8 @@ mod tests {
         assert_eq!(state(&[], None), State::Good);
         assert_eq!(state(&["10.0.0.1"], None), State::Hint);
         assert_eq!(state(&[], Some("the kernel has no netdev tables")), State::Missing);
+        let lacking = guard(&json!({"interfaces": 3, "unknown": [], "error": null, "lacking": ["no hook for frames"]}));
+        assert_eq!((lacking.state, lacking.found.as_str()), (State::Missing, "no hook for frames"));
     }
 
     #[test]
