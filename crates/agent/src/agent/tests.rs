@@ -411,6 +411,32 @@ fn status_counts_denials_and_leases() {
     })]);
 }
 
+#[test]
+fn denials_are_counted_after_the_log_of_them_has_failed() {
+    let trial = Trial::new("denial-log");
+    *trial.policies.borrow_mut() = vec![names_of_web(&["*.example.com"])];
+    let control = trial.control.clone();
+    trial.run(vec![trial.then(move |memory| {
+        let log = |control: &_| Trial::status(control)["denialLog"].clone();
+        assert_eq!(log(&control), serde_json::json!({"failures": 0, "error": null}));
+        memory.break_denial_logs();
+        let (source, destination) = (ip(WEB), ip("198.51.100.7"));
+        let (rule, protocol) = ("NetworkPolicy/shop/web".to_owned(), Protocol::Tcp);
+        let denied = Denied { enforced: true, rule, source, destination, protocol, port: 443 };
+        let began = std::time::Instant::now();
+        while memory.denial_followers() == 0 {
+            assert!(began.elapsed() < Duration::from_secs(60), "the log is not opened again");
+            thread::sleep(Duration::from_millis(5));
+        }
+        memory.deny(&denied);
+        while Trial::status(&control)["denials"] != 1 {
+            assert!(began.elapsed() < Duration::from_secs(60), "the denial is not counted");
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(log(&control), serde_json::json!({"failures": 1, "error": null}));
+    })]);
+}
+
 fn deny_nodes() -> String {
     "{apiVersion: namewall.dev/v1alpha1, kind: ClusterEgressFirewall, metadata: {name: nodes}, \
       spec: {priority: 0, rules: [{action: Deny, to: [{nodes: {}}]}]}}"

@@ -131,6 +131,7 @@ impl Reading {
         denials.sample(&["enforced"], read(&self.denials.enforced))?;
         denials.sample(&["audited"], read(&self.denials.audited))?;
         to.value(&metric::DENIALS_LOST, read(&self.denials.lost))?;
+        to.value(&metric::DENIAL_LOG_FAILURES, read(&self.denials.failures))?;
         to.value(&metric::CALLERS_REFUSED, read(&meter.callers_refused))
     }
 

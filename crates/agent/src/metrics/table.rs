@@ -208,6 +208,11 @@ pub(super) const DENIALS_LOST: Metric = Metric::counter(
     "namewall_denials_lost_total",
     "Lines about denied packets that the kernel dropped, since they were not read in time.",
 );
+pub(super) const DENIAL_LOG_FAILURES: Metric = Metric::counter(
+    "namewall_denial_log_failures_total",
+    "Times that the kernel's log of denied packets could not be read or opened. It is opened again; lines of the time \
+     between are in no other count.",
+);
 
 /// All of them. An agent of a cluster has those of `namewall-kubernetes` as well.
 pub const METRICS: &[&Metric] = &[
@@ -266,5 +271,6 @@ pub const METRICS: &[&Metric] = &[
     &UPSTREAM_FAILURES,
     &DENIALS,
     &DENIALS_LOST,
+    &DENIAL_LOG_FAILURES,
     &CALLERS_REFUSED,
 ];
