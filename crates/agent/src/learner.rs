@@ -3,11 +3,11 @@
 use crate::counters::{Counters, Counting};
 use crate::enforcer::Enforcer;
 use crate::history::{self, LeaseKey, LeaseRecord, Origin, Origins, Records};
-use crate::memo::{Entry, Known, Memo, State};
+use crate::memo::{AnswerKey, Entry, Known, Memo, State};
 use crate::name_rules::NameRules;
 use crate::recent::{self, Recall, Recalled, Recent};
 use crate::share::{Heard, Share};
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::Nft;
 use namewall_dns::wire::Addresses;
@@ -20,7 +20,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tracing::warn;
 
@@ -38,7 +38,7 @@ pub struct Learning {
 #[derive(Debug)]
 pub struct Learner<D = Nft> {
     enforcer: Arc<Enforcer<D>>,
-    settings: RwLock<Learning>,
+    settings: ArcSwap<Learning>,
     /// Swapped as a whole: who reads them waits for nobody.
     rules: ArcSwapOption<NameRules>,
     /// How often the rules have changed.
@@ -76,7 +76,7 @@ impl<D: Dataplane> Learner<D> {
         let losses = enforcer.leases().table().loss_counter();
         Self {
             enforcer,
-            settings: RwLock::new(settings),
+            settings: ArcSwap::from_pointee(settings),
             rules: ArcSwapOption::empty(),
             rule_changes: AtomicU64::new(0),
             losses,
@@ -169,7 +169,7 @@ impl<D: Dataplane> Learner<D> {
     }
 
     pub fn set(&self, settings: Learning) {
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+        self.settings.store(Arc::new(settings));
     }
 
     /// Addresses that were refused since the last call, each once.
@@ -348,14 +348,13 @@ impl<D: Dataplane> Learner<D> {
     }
 
     pub(crate) fn settings(&self) -> Learning {
-        *self.settings.read().unwrap_or_else(PoisonError::into_inner)
+        **self.settings.load()
     }
 
-    /// What these bytes are known to be, if they open nothing new and need not be read.
-    fn is_known(&self, answer: &Answer<'_>) -> Option<Known> {
+    /// What an answer is known to be, if it opens nothing new and need not be read.
+    fn is_known(&self, key: AnswerKey) -> Option<Known> {
         let rule_changes = self.rule_changes.load(Ordering::SeqCst);
         let losses = self.losses.load(Ordering::SeqCst);
-        let key = self.memo.key(answer.client, answer.bytes);
         self.memo.get(key, State { rule_changes, losses }, self.enforcer.now())
     }
 
@@ -498,11 +497,12 @@ impl<D: Dataplane> Learn for Learner<D> {
         let rules = self.rules.load();
         let Some(rules) = &*rules else { return Opens::Nothing };
         let patterns = rules.names_of(answer.client);
-        let known = match patterns {
+        let key = patterns.map(|_| self.memo.key(answer.client, answer.bytes, &self.settings.load().lifetimes));
+        let known = match key {
             // Nobody asks here but pods, except where everybody may.
             None if rules.is_own(answer.client) => Some(Known::Unspoken),
             None => return Opens::Nothing,
-            Some(_) => self.is_known(answer),
+            Some(key) => self.is_known(key),
         };
         if known == Some(Known::Unspoken) {
             self.recent.note(answer.client, answer.bytes, self.enforcer.now());
@@ -511,7 +511,7 @@ impl<D: Dataplane> Learn for Learner<D> {
                 return self.learn(answer, batch);
             }
         }
-        let (None, Some(patterns)) = (known, patterns) else { return Opens::Nothing };
+        let (None, Some(patterns), Some(key)) = (known, patterns, key) else { return Opens::Nothing };
         let losses = self.losses.load(Ordering::SeqCst);
         let Ok(says) = answer.addresses() else { return Opens::Unreadable };
         self.counting.add(|all| &all.foreign, says.foreign);
@@ -528,7 +528,6 @@ impl<D: Dataplane> Learn for Learner<D> {
             }
         }
         if let (Opens::Nothing, Some(until), 0) = (opens, until, says.foreign) {
-            let key = self.memo.key(answer.client, answer.bytes);
             self.memo.put(key, State { rule_changes, losses }, Entry { until, known });
         }
         self.counting.add(|all| &all.learned, usize::from(opens != Opens::Nothing));
