@@ -18,6 +18,7 @@ use namewall_policy::lease::{LeaseRef, Lifetimes, Refusal, Walk};
 use namewall_policy::{Instant, Lease};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -212,6 +213,8 @@ impl<D: Dataplane> Learner<D> {
         let mut counts = FxHashMap::<Option<IpAddr>, usize>::default();
         self.each_lease(|lease| *counts.entry(lease.asked_by).or_default() += 1);
         let share = history::fair_share(counts.into_values().collect(), history::MOST);
+        // Hashes with a secret key: a set of the keys themselves would take as much memory as the records.
+        let secret = RandomState::new();
         let (mut kept, mut seen) = (FxHashMap::<Option<IpAddr>, usize>::default(), HashSet::new());
         let mut records = Vec::new();
         self.each_lease(|LeaseRef { name, address, asked_by, .. }| {
@@ -220,12 +223,10 @@ impl<D: Dataplane> Learner<D> {
             if *kept >= share {
                 return;
             }
-            let key = LeaseKey { name: name.clone(), address };
-            if !seen.contains(&key) {
+            if seen.insert(secret.hash_one((name, address))) {
                 *kept += 1;
-                let origin = self.origins.get(&key);
+                let origin = self.origins.get(&LeaseKey { name: name.clone(), address });
                 records.push(LeaseRecord { name: name.clone(), address, asked_by, origin });
-                seen.insert(key);
             }
         });
         records
