@@ -52,6 +52,8 @@ pub struct Learner<D = Nft> {
     /// Which answers opened the leases.
     origins: Origins,
     counting: Counting,
+    /// Leases that were not stored last, for want of room.
+    not_stored: AtomicUsize,
     /// Threads that open what answers say, or wait to.
     commits: AtomicUsize,
     refused: Mutex<Vec<Refused>>,
@@ -85,6 +87,7 @@ impl<D: Dataplane> Learner<D> {
             recent: Recent::default(),
             origins: Origins::default(),
             counting: Counting::default(),
+            not_stored: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
             refused: Mutex::default(),
             share: OnceLock::new(),
@@ -196,6 +199,11 @@ impl<D: Dataplane> Learner<D> {
         self.origins.forgotten()
     }
 
+    /// How many leases were not stored last, for want of room.
+    pub(crate) fn leases_not_stored(&self) -> usize {
+        self.not_stored.load(Ordering::Relaxed)
+    }
+
     /// The answer that opened a lease, if it is known.
     pub(crate) fn origin(&self, lease: &Lease) -> Option<Arc<Origin>> {
         self.origins.get(&LeaseKey { name: lease.name.clone(), address: lease.address })
@@ -216,11 +224,12 @@ impl<D: Dataplane> Learner<D> {
         // Hashes with a secret key: a set of the keys themselves would take as much memory as the records.
         let secret = RandomState::new();
         let (mut kept, mut seen) = (FxHashMap::<Option<IpAddr>, usize>::default(), HashSet::new());
-        let mut records = Vec::new();
+        let (mut records, mut left_out) = (Vec::new(), 0);
         self.each_lease(|LeaseRef { name, address, asked_by, .. }| {
             let kept = kept.entry(asked_by).or_default();
             // Most leases of a flood have no room: no key is made for them.
             if *kept >= share {
+                left_out += usize::from(!seen.contains(&secret.hash_one((name, address))));
                 return;
             }
             if seen.insert(secret.hash_one((name, address))) {
@@ -229,6 +238,7 @@ impl<D: Dataplane> Learner<D> {
                 records.push(LeaseRecord { name: name.clone(), address, asked_by, origin });
             }
         });
+        self.not_stored.store(left_out, Ordering::Relaxed);
         records
     }
 
@@ -514,6 +524,7 @@ impl<D: Dataplane> Learn for Learner<D> {
         }
         let (None, Some(patterns), Some(key)) = (known, patterns, key) else { return Opens::Nothing };
         let losses = self.losses.load(Ordering::SeqCst);
+        self.counting.add(|all| &all.read, 1);
         let Ok(says) = answer.addresses() else { return Opens::Unreadable };
         self.counting.add(|all| &all.foreign, says.foreign);
         let at = self.enforcer.now();

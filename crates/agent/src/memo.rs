@@ -281,6 +281,21 @@ mod tests {
         assert_eq!(memo.get(key(answers[0]), state, at(1)), None, "the oldest");
     }
 
+    #[test]
+    fn a_flood_of_answers_takes_only_the_places_there_are() {
+        let memo = Memo::new();
+        let (state, client) = (State::default(), IpAddr::from([10, 0, 0, 1]));
+        let put = |key| memo.put(key, state, Entry { until: at(5), known: Known::Open });
+        let flood = (0..100_000_u32).map(|number| key_of(&memo, client, &number.to_be_bytes()));
+        flood.for_each(put);
+        let known: usize = memo.sets.iter().map(|set| set.lock().expect("nothing panics").slots.len()).sum();
+        assert_eq!(known, SETS * SLOTS_IN_A_SET);
+        // An answer that has lost its place is read again, and takes one.
+        let other = key_of(&memo, IpAddr::from([10, 0, 0, 2]), b"another");
+        put(other);
+        assert_eq!(memo.get(other, state, at(5)), Some(Known::Open));
+    }
+
     /// A thousand names with their two kinds of addresses, as a node's pods keep asking for.
     #[test]
     fn two_thousand_answers_are_known_at_the_same_time() {

@@ -98,9 +98,18 @@ pub(super) const ORIGINS_FORGOTTEN: Metric = Metric::counter(
     "namewall_lease_origins_forgotten_total",
     "Leases of which it was forgotten which answer opened them, since there were too many; they stay open.",
 );
+pub(super) const LEASES_NOT_STORED: Metric = Metric::gauge(
+    "namewall_leases_not_stored",
+    "Leases that were not stored for the next process, since there are too many: it may cut their connections once they \
+     have ended.",
+);
 pub(super) const CALLERS_REFUSED: Metric = Metric::counter(
     "namewall_control_refused_total",
     "Callers of the control socket that were sent away, since too many were being answered.",
+);
+pub(super) const ANSWERS_READ: Metric = Metric::counter(
+    "namewall_answers_read_total",
+    "Answers to pods with a rule by name that were read, since nothing was known of them; the others opened nothing new.",
 );
 pub(super) const ANSWERS_LEARNED: Metric =
     Metric::counter("namewall_answers_learned_total", "Answers that opened or renewed something.");
@@ -248,6 +257,8 @@ pub const METRICS: &[&Metric] = &[
     &ADDRESSES_OVER_BOUND,
     &RECENT_FORGOTTEN,
     &ORIGINS_FORGOTTEN,
+    &LEASES_NOT_STORED,
+    &ANSWERS_READ,
     &ANSWERS_LEARNED,
     &QUERIES,
     &QUERIES_REFUSED,
