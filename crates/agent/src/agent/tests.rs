@@ -4,7 +4,7 @@
 pub(super) mod cuts;
 mod metrics;
 
-use self::metrics::assert_samples;
+pub(super) use self::metrics::assert_samples;
 use super::*;
 use crate::config::{DnsConfig, FixedSettings};
 use crate::learner::{Batch, Learning};
@@ -41,6 +41,7 @@ type Warned = (NodeTopic, Option<String>);
 pub(super) struct Script {
     steps: VecDeque<Step>,
     policies: Rc<RefCell<Vec<String>>>,
+    kept: Rc<RefCell<Vec<Arc<str>>>>,
     warnings: Rc<RefCell<Vec<Warned>>>,
     attached: BTreeSet<Key>,
     api: Rc<RefCell<Api>>,
@@ -61,7 +62,7 @@ impl Source for Script {
     }
 
     fn read(&mut self) -> Result<Read, LoadError> {
-        Ok(read(&self.policies.borrow()))
+        Ok(Read { kept: self.kept.borrow().clone(), ..read(&self.policies.borrow()) })
     }
 
     fn attach(&mut self, pods: &[PodAddresses]) {
@@ -90,6 +91,8 @@ pub(super) struct Trial {
     pub(super) memory: Memory,
     pub(super) clock: Arc<ManualClock>,
     pub(super) policies: Rc<RefCell<Vec<String>>>,
+    /// The objects that cannot be read, and whose last good version is in force.
+    kept: Rc<RefCell<Vec<Arc<str>>>>,
     warnings: Rc<RefCell<Vec<Warned>>>,
     api: Rc<RefCell<Api>>,
     machine: FakeMachine,
@@ -105,11 +108,12 @@ impl Trial {
         let control = std::env::temp_dir().join(format!("namewall-agent-{name}-{}.sock", std::process::id()));
         let (memory, clock) = (Memory::default(), Arc::new(ManualClock::default()));
         let (machine, health) = (FakeMachine::new(&["192.0.2.1"]), Health::new("not yet"));
-        let (policies, warnings, api) = (Rc::default(), Rc::default(), Rc::default());
+        let (policies, kept, warnings, api) = (Rc::default(), Rc::default(), Rc::default(), Rc::default());
         Self {
             memory,
             clock,
             policies,
+            kept,
             warnings,
             api,
             machine,
@@ -127,6 +131,7 @@ impl Trial {
             source: Script {
                 steps: steps.into(),
                 policies,
+                kept: self.kept.clone(),
                 warnings,
                 attached: BTreeSet::new(),
                 api: self.api.clone(),
@@ -255,6 +260,28 @@ fn a_start_that_fails_warns_users_and_leaves_no_control_socket() {
         "{warned:?}"
     );
     assert!(!trial.control.exists());
+}
+
+#[test]
+fn s10_3_users_are_told_of_objects_whose_last_good_version_is_in_force() {
+    let trial = Trial::new("kept");
+    let keep = |kept: &'static [&'static str]| {
+        let all = trial.kept.clone();
+        let set = move || *all.borrow_mut() = kept.iter().map(|&one| one.into()).collect();
+        (Event::Changed, Box::new(set) as Box<dyn FnOnce()>)
+    };
+    let mut agent = trial.start(vec![keep(&["NetworkPolicy shop/db"]), keep(&[])]).expect("it starts");
+    let metrics = Metrics::new(vec![Box::new(agent.metrics())]);
+    trial.kept.borrow_mut().push("NetworkPolicy shop/web".into());
+    agent.change();
+    assert_samples(&metrics.text(Format::Prometheus), &["namewall_objects_kept 1"]);
+    agent.run(&NoSignals).expect("it ends");
+    assert_samples(&metrics.text(Format::Prometheus), &["namewall_objects_kept 0"]);
+    let about_policies = |(topic, error): &Warned| (*topic == NodeTopic::Enforcement).then(|| error.clone());
+    let mut told: Vec<Option<String>> = trial.warnings.borrow().iter().filter_map(about_policies).collect();
+    told.dedup();
+    let [Some(error), None] = told.as_slice() else { panic!("{told:?}") };
+    assert!(error.contains("NetworkPolicy shop/db"), "{error}");
 }
 
 #[test]

@@ -310,6 +310,46 @@ mod tests {
     }
 
     #[test]
+    fn s10_3_an_object_that_is_damaged_in_any_way_keeps_its_last_good_version() {
+        let expression = json!({"matchExpressions": [{"key": "app", "operator": "Like"}]});
+        for (what, damaged) in [
+            ("a misspelt field", policy(json!({"podSelecter": {}}))),
+            ("a selector that is text", policy(json!({"podSelector": "db"}))),
+            ("rules that are text", policy(json!({"podSelector": {}, "ingress": "all"}))),
+            ("an unknown operator", policy(json!({"podSelector": expression}))),
+            ("an unknown policy type", policy(json!({"podSelector": {}, "policyTypes": ["Ingres"]}))),
+            ("a spec that is text", policy(json!("none"))),
+            ("a port that is none", policy(json!({"podSelector": {}, "ingress": [{"ports": [{"port": 70_000}]}]}))),
+        ] {
+            let mut world = World::new("damaged");
+            // While an agent runs.
+            let (mut watch, mut stand_in) = world.agent(true);
+            stand_in.end(&watch);
+            let mut read = |world: &mut World| {
+                world.simulation.run_for(Duration::from_secs(5));
+                let (read, ()) = watch.read_with(&Settings::default(), |store| stand_in.note(store, after(1)));
+                stand_in.keep();
+                (read.lowered.snapshot.policies.len(), read.kept.len())
+            };
+            assert_eq!(read(&mut world), (1, 0), "{what}");
+            world.put(&NETWORK_POLICY, damaged.clone());
+            assert_eq!(read(&mut world), (1, 1), "{what}");
+            drop((watch, stand_in));
+            // In the agents after it, of which the second has never seen the good one.
+            assert_eq!([world.read(), world.read()], [(1, 1), (1, 1)], "{what}");
+            // The server is away.
+            let (_watch, mut stand_in) = world.agent(false);
+            assert!(!stand_in.is_due(after(1), close) && stand_in.is_due(after(11), close));
+            let stored = stand_in.store().expect("it stands in").read(&Settings::default());
+            // What is stored is the good one.
+            assert_eq!((stored.lowered.snapshot.policies.len(), stored.kept.len()), (1, 0), "{what}");
+            drop(stand_in);
+            world.put(&NETWORK_POLICY, policy(json!({"podSelector": {}})));
+            assert_eq!(world.read(), (1, 0), "{what}: it is mended");
+        }
+    }
+
+    #[test]
     fn s10_3_the_objects_of_another_cluster_do_not_count() {
         let mut world = World::new("other");
         assert_eq!(world.read(), (1, 0));
