@@ -18,7 +18,7 @@ use namewall_policy::lease::{LeaseRef, Lifetimes, Refusal, Walk};
 use namewall_policy::{Instant, Lease};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::HashSet;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::BuildHasher as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -222,7 +222,7 @@ impl<D: Dataplane> Learner<D> {
         self.each_lease(|lease| *counts.entry(lease.asked_by).or_default() += 1);
         let share = history::fair_share(counts.into_values().collect(), history::MOST);
         // Hashes with a secret key: a set of the keys themselves would take as much memory as the records.
-        let secret = RandomState::new();
+        let secret = self.memo.seed();
         let (mut kept, mut seen) = (FxHashMap::<Option<IpAddr>, usize>::default(), HashSet::new());
         let (mut records, mut left_out) = (Vec::new(), 0);
         self.each_lease(|LeaseRef { name, address, asked_by, .. }| {

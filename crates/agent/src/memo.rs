@@ -84,6 +84,11 @@ impl Memo {
         Self { seed: RandomState::new(), sets: (0..SETS).map(|_| Mutex::default()).collect() }
     }
 
+    /// The seed of hashes that nobody outside can foresee.
+    pub(crate) fn seed(&self) -> &RandomState {
+        &self.seed
+    }
+
     /// What is known of the answer, if it opens nothing new.
     pub(crate) fn get(&self, answer: AnswerKey, state: State, now: Instant) -> Option<Known> {
         let set = self.sets[at(answer.hash)].try_lock().ok()?;
