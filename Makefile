@@ -34,7 +34,7 @@ fuzz: ## Fuzz each target for FUZZ_SECONDS (20), on stable Rust
 spoofing: ## Attack the DNS server with forged replies, for SPOOF_ROUNDS (1000) rounds; none may be won
 	NAMEWALL_SPOOF_ROUNDS=$(SPOOF_ROUNDS) cargo test --package namewall-dns --test server s6_1_a_blind_forger -- --nocapture
 
-soak: ## Random changes and faults on one node, against a model, for SOAK_SECONDS (1800) from SEED (1) (root)
+soak: spoofing ## Random changes and faults on one node, against a model, for SOAK_SECONDS (1800) from SEED (1), after SPOOF_ROUNDS of spoofing (root)
 	SECONDS=$(SOAK_SECONDS) SEED=$(SEED) cargo test --locked --package namewall --features system --test soak -- --nocapture
 
 faults: ## Faults of shared names on two nodes, SEEDS (40) rounds from FIRST_SEED (1), with NAMES (10000) names (root)

@@ -113,7 +113,9 @@ impl Forwarder {
                 if let Loops::OnAllCores(loops) = loops {
                     command.args(["--dns-loops", &loops.to_string()]);
                 }
+                // What one case has stored is no other's to read.
                 command.env("NAMEWALL_RUNTIME_DIR", folder.join("run"));
+                command.arg("--state-dir").arg(folder.join("state"));
                 command
             }
             Self::Dnsdist => {

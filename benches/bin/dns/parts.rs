@@ -71,6 +71,7 @@ const BEARABLE_LOSS: f64 = 0.0001;
 const HIGHEST_RATE: u32 = 1 << 20;
 const HEAVY: u32 = 20_000;
 const STALL_MS: f64 = 10.0;
+const TAKE_OVER_ROUNDS: usize = 3;
 /// Names with two addresses each: more than are asked of a node, and as many as the kernel's own clean-up
 /// was seen to stumble over.
 const MANY: u32 = 140_000;
@@ -218,16 +219,25 @@ pub(crate) fn flood(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) -
     Ok(())
 }
 
-/// One process after the other takes over while questions come at a rate that nobody should notice it at.
+/// One process after the other takes over while questions come at a rate that nobody should notice it at. Of several
+/// rounds the counts are sums, and the longest wait is a median: in one of them the machine itself may be away.
 pub(crate) fn take_overs(mut seat: impl FnMut(&str) -> Option<Seat>, sizes: &Sizes) -> Result<()> {
-    let Some(mut seat) = seat("namewall_two_loops") else { return Ok(()) };
-    let load = seat.load(sizes.latency.rate, sizes.steady.lasts);
-    let TakenOver { sent, lost, failed, longest_ms } = seat.rig.run_while_taken_over(load, sizes.take_overs)?;
-    figure("dns_take_overs", sizes.take_overs as f64);
-    figure("dns_take_overs_sent", sent as f64);
-    figure("dns_take_overs_lost", lost as f64);
-    figure("dns_take_overs_failed", failed as f64);
-    figure("dns_take_overs_longest_ms", longest_ms);
+    let times = sizes.take_overs.div_ceil(TAKE_OVER_ROUNDS);
+    let (mut all, mut longest) = (TakenOver::default(), Vec::new());
+    for _ in 0..TAKE_OVER_ROUNDS {
+        let Some(mut seat) = seat("namewall_two_loops") else { return Ok(()) };
+        let load = seat.load(sizes.latency.rate, sizes.steady.lasts);
+        let TakenOver { sent, lost, failed, longest_ms } = seat.rig.run_while_taken_over(load, times)?;
+        all.sent += sent;
+        all.lost += lost;
+        all.failed += failed;
+        longest.push(longest_ms);
+    }
+    figure("dns_take_overs", (times * TAKE_OVER_ROUNDS) as f64);
+    figure("dns_take_overs_sent", all.sent as f64);
+    figure("dns_take_overs_lost", all.lost as f64);
+    figure("dns_take_overs_failed", all.failed as f64);
+    figure("dns_take_overs_longest_ms", median(&longest));
     Ok(())
 }
 

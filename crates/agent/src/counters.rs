@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Counters {
     /// Answers that opened something.
     pub learned: u64,
+    /// Answers to pods with rules by name that had to be read: nothing was known of them.
+    pub read: u64,
     /// Addresses that are never leased (S6.8).
     pub refused: u64,
     /// The same by reason.
@@ -43,6 +45,7 @@ fn place(reason: Refusal) -> usize {
 #[derive(Default, Debug)]
 pub(crate) struct Counting {
     pub(crate) learned: AtomicU64,
+    pub(crate) read: AtomicU64,
     refused: [AtomicU64; REASONS.len()],
     revoked: [AtomicU64; REASONS.len()],
     pub(crate) foreign: AtomicU64,
@@ -67,6 +70,7 @@ impl Counting {
         let refused_by = self.refused.each_ref().map(|count| count.load(Relaxed));
         Counters {
             learned: self.learned.load(Relaxed),
+            read: self.read.load(Relaxed),
             refused: refused_by.iter().sum(),
             refused_by,
             revoked_by: self.revoked.each_ref().map(|count| count.load(Relaxed)),

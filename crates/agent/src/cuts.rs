@@ -1,9 +1,11 @@
 //! What was cut lately, for the log and `explain --live`.
 
+use crate::history::fair_share;
 use namewall_dataplane::{Connection, Cut, SecondConnection};
 use namewall_policy::Instant;
 use namewall_policy::model::Direction;
 use namewall_policy::port::Protocol;
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use tracing::{info, warn};
@@ -82,22 +84,50 @@ impl CutReport {
     }
 }
 
-/// The last connections that were cut.
+/// The last connections that were cut. Each is counted to that of its ends that has most of them: a pod whose
+/// connections are cut by the thousand takes no other pod's room.
 #[derive(Debug, Default)]
 pub(crate) struct RecentCuts(VecDeque<CutConnection>);
 
 impl RecentCuts {
     pub(crate) fn add(&mut self, report: &CutReport, when: Instant) {
         for Connection { protocol, source, destination, .. } in &report.forbidden {
-            self.0.truncate(KEPT - 1);
             let destination = SocketAddr::from(*destination);
             self.0.push_front(CutConnection { protocol: *protocol, source: *source, destination, when });
         }
         for CutSecond { connection, source, destination, .. } in &report.second {
-            self.0.truncate(KEPT - 1);
             let (protocol, source, destination) = (connection.protocol, *source, *destination);
             self.0.push_front(CutConnection { protocol, source, destination, when });
         }
+        if self.0.len() > KEPT {
+            self.make_room();
+        }
+    }
+
+    /// The oldest go of those ends that have more than their share.
+    fn make_room(&mut self) {
+        let mut at = FxHashMap::<IpAddr, usize>::default();
+        for CutConnection { source, destination, .. } in &self.0 {
+            *at.entry(*source).or_default() += 1;
+            *at.entry(destination.ip()).or_default() += 1;
+        }
+        let holder = |one: &CutConnection| {
+            let ends = [one.source, one.destination.ip()];
+            ends.into_iter().max_by_key(|end| (at.get(end).copied(), *end)).unwrap_or(one.source)
+        };
+        let mut held = FxHashMap::<IpAddr, usize>::default();
+        self.0.iter().for_each(|one| *held.entry(holder(one)).or_default() += 1);
+        let share = fair_share(held.into_values().collect(), KEPT);
+        let mut kept = FxHashMap::<IpAddr, usize>::default();
+        // The newest come first.
+        self.0.retain(|one| {
+            let kept = kept.entry(holder(one)).or_default();
+            *kept += 1;
+            *kept <= share
+        });
+        // A thousand ends and more may have one each.
+        self.0.truncate(KEPT);
+        self.0.shrink_to(2 * KEPT);
     }
 
     /// The last one first.
@@ -110,6 +140,28 @@ impl RecentCuts {
 mod tests {
     use super::*;
     use crate::testing::ip;
+
+    #[test]
+    fn s3_4_a_flood_of_cuts_takes_no_other_pods_room() {
+        let when = |seconds| Instant(std::time::Duration::from_secs(seconds));
+        let cut = |from: String, to: &str, port| {
+            Connection::between(Protocol::Tcp, (ip(&from), port).into(), (ip(to), 80).into())
+        };
+        let report = |forbidden| CutReport { forbidden, ..CutReport::default() };
+        let mut recent = RecentCuts::default();
+        recent.add(&report(vec![cut("10.0.0.1".into(), "192.0.2.1", 1)]), when(1));
+        // From one pod, and from many clients to one pod.
+        recent.add(&report((1..5_000).map(|port| cut("10.0.0.2".into(), "192.0.2.2", port)).collect()), when(2));
+        let clients = (0..5_000).map(|at| cut(format!("198.18.{}.{}", at / 250, at % 250), "10.0.0.3", 7));
+        recent.add(&report(clients.collect()), when(3));
+        let all = recent.all();
+        let of =
+            |address: &str| all.iter().filter(|one| [one.source, one.destination.ip()].contains(&ip(address))).count();
+        assert_eq!((of("10.0.0.1"), of("10.0.0.2")), (1, 499));
+        assert!(all.len() <= KEPT && of("10.0.0.3") >= 499, "{}", of("10.0.0.3"));
+        assert!(all.is_sorted_by_key(|one| std::cmp::Reverse(one.when)), "the last one first");
+        assert!(recent.0.capacity() <= 2 * KEPT, "{}", recent.0.capacity());
+    }
 
     /// `explain --live` asks by the pod, and not by its second address.
     #[test]

@@ -3,11 +3,11 @@
 use crate::counters::{Counters, Counting};
 use crate::enforcer::Enforcer;
 use crate::history::{self, LeaseKey, LeaseRecord, Origin, Origins, Records};
-use crate::memo::{Entry, Known, Memo, State};
+use crate::memo::{AnswerKey, Entry, Known, Memo, State};
 use crate::name_rules::NameRules;
 use crate::recent::{self, Recall, Recalled, Recent};
 use crate::share::{Heard, Share};
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use namewall_dataplane::Dataplane;
 use namewall_dataplane::nft::Nft;
 use namewall_dns::wire::Addresses;
@@ -18,9 +18,10 @@ use namewall_policy::lease::{LeaseRef, Lifetimes, Refusal, Walk};
 use namewall_policy::{Instant, Lease};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::HashSet;
+use std::hash::BuildHasher as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tracing::warn;
 
@@ -38,7 +39,7 @@ pub struct Learning {
 #[derive(Debug)]
 pub struct Learner<D = Nft> {
     enforcer: Arc<Enforcer<D>>,
-    settings: RwLock<Learning>,
+    settings: ArcSwap<Learning>,
     /// Swapped as a whole: who reads them waits for nobody.
     rules: ArcSwapOption<NameRules>,
     /// How often the rules have changed.
@@ -51,6 +52,8 @@ pub struct Learner<D = Nft> {
     /// Which answers opened the leases.
     origins: Origins,
     counting: Counting,
+    /// Leases that were not stored last, for want of room.
+    not_stored: AtomicUsize,
     /// Threads that open what answers say, or wait to.
     commits: AtomicUsize,
     refused: Mutex<Vec<Refused>>,
@@ -76,7 +79,7 @@ impl<D: Dataplane> Learner<D> {
         let losses = enforcer.leases().table().loss_counter();
         Self {
             enforcer,
-            settings: RwLock::new(settings),
+            settings: ArcSwap::from_pointee(settings),
             rules: ArcSwapOption::empty(),
             rule_changes: AtomicU64::new(0),
             losses,
@@ -84,6 +87,7 @@ impl<D: Dataplane> Learner<D> {
             recent: Recent::default(),
             origins: Origins::default(),
             counting: Counting::default(),
+            not_stored: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
             refused: Mutex::default(),
             share: OnceLock::new(),
@@ -187,7 +191,7 @@ impl<D: Dataplane> Learner<D> {
     }
 
     pub fn set(&self, settings: Learning) {
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+        self.settings.store(Arc::new(settings));
     }
 
     /// Addresses that were refused since the last call, each once.
@@ -213,6 +217,11 @@ impl<D: Dataplane> Learner<D> {
         self.origins.forgotten()
     }
 
+    /// How many leases were not stored last, for want of room.
+    pub(crate) fn leases_not_stored(&self) -> usize {
+        self.not_stored.load(Ordering::Relaxed)
+    }
+
     /// The answer that opened a lease, if it is known.
     pub(crate) fn origin(&self, lease: &Lease) -> Option<Arc<Origin>> {
         self.origins.get(&LeaseKey { name: lease.name.clone(), address: lease.address })
@@ -230,22 +239,24 @@ impl<D: Dataplane> Learner<D> {
         let mut counts = FxHashMap::<Option<IpAddr>, usize>::default();
         self.each_lease(|lease| *counts.entry(lease.asked_by).or_default() += 1);
         let share = history::fair_share(counts.into_values().collect(), history::MOST);
+        // Hashes with a secret key: a set of the keys themselves would take as much memory as the records.
+        let secret = self.memo.seed();
         let (mut kept, mut seen) = (FxHashMap::<Option<IpAddr>, usize>::default(), HashSet::new());
-        let mut records = Vec::new();
+        let (mut records, mut left_out) = (Vec::new(), 0);
         self.each_lease(|LeaseRef { name, address, asked_by, .. }| {
             let kept = kept.entry(asked_by).or_default();
             // Most leases of a flood have no room: no key is made for them.
             if *kept >= share {
+                left_out += usize::from(!seen.contains(&secret.hash_one((name, address))));
                 return;
             }
-            let key = LeaseKey { name: name.clone(), address };
-            if !seen.contains(&key) {
+            if seen.insert(secret.hash_one((name, address))) {
                 *kept += 1;
-                let origin = self.origins.get(&key);
+                let origin = self.origins.get(&LeaseKey { name: name.clone(), address });
                 records.push(LeaseRecord { name: name.clone(), address, asked_by, origin });
-                seen.insert(key);
             }
         });
+        self.not_stored.store(left_out, Ordering::Relaxed);
         records
     }
 
@@ -366,14 +377,13 @@ impl<D: Dataplane> Learner<D> {
     }
 
     pub(crate) fn settings(&self) -> Learning {
-        *self.settings.read().unwrap_or_else(PoisonError::into_inner)
+        **self.settings.load()
     }
 
-    /// What these bytes are known to be, if they open nothing new and need not be read.
-    fn is_known(&self, answer: &Answer<'_>) -> Option<Known> {
+    /// What an answer is known to be, if it opens nothing new and need not be read.
+    fn is_known(&self, key: AnswerKey) -> Option<Known> {
         let rule_changes = self.rule_changes.load(Ordering::SeqCst);
         let losses = self.losses.load(Ordering::SeqCst);
-        let key = self.memo.key(answer.client, answer.bytes);
         self.memo.get(key, State { rule_changes, losses }, self.enforcer.now())
     }
 
@@ -516,11 +526,12 @@ impl<D: Dataplane> Learn for Learner<D> {
         let rules = self.rules.load();
         let Some(rules) = &*rules else { return Opens::Nothing };
         let patterns = rules.names_of(answer.client);
-        let known = match patterns {
+        let key = patterns.map(|_| self.memo.key(answer.client, answer.bytes, &self.settings.load().lifetimes));
+        let known = match key {
             // Nobody asks here but pods, except where everybody may.
             None if rules.is_own(answer.client) => Some(Known::Unspoken),
             None => return Opens::Nothing,
-            Some(_) => self.is_known(answer),
+            Some(key) => self.is_known(key),
         };
         if known == Some(Known::Unspoken) {
             self.recent.note(answer.client, answer.bytes, self.enforcer.now());
@@ -529,8 +540,9 @@ impl<D: Dataplane> Learn for Learner<D> {
                 return self.learn(answer, batch);
             }
         }
-        let (None, Some(patterns)) = (known, patterns) else { return Opens::Nothing };
+        let (None, Some(patterns), Some(key)) = (known, patterns, key) else { return Opens::Nothing };
         let losses = self.losses.load(Ordering::SeqCst);
+        self.counting.add(|all| &all.read, 1);
         let Ok(says) = answer.addresses() else { return Opens::Unreadable };
         self.counting.add(|all| &all.foreign, says.foreign);
         let at = self.enforcer.now();
@@ -546,7 +558,6 @@ impl<D: Dataplane> Learn for Learner<D> {
             }
         }
         if let (Opens::Nothing, Some(until), 0) = (opens, until, says.foreign) {
-            let key = self.memo.key(answer.client, answer.bytes);
             self.memo.put(key, State { rule_changes, losses }, Entry { until, known });
         }
         self.counting.add(|all| &all.learned, usize::from(opens != Opens::Nothing));

@@ -57,6 +57,7 @@ pub use share::{Heard, Share};
 pub use sharing::{LearnedElsewhere, Publishing};
 pub use signals::{Signal, Signals};
 pub use source::{
-    ClusterSettings, ClusterSource, Event, FileSettings, Files, Source, StorageSettings, StorageStatus, look,
+    ClusterSettings, ClusterSource, Event, FileSettings, Files, Source, StorageSettings, StorageStatus, WaitForCluster,
+    look,
 };
 pub use takeover::TakeoverError;

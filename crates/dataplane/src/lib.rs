@@ -169,10 +169,13 @@ pub trait ListConnections {
 
 /// Follows denied packets.
 pub trait FollowDenials: Send + 'static {
-    type Error;
+    type Error: Error;
 
     /// Waits for the next ones. That some were lost is no error.
     fn wait(&mut self) -> Result<Told, Self::Error>;
+
+    /// Begins anew after an error. `wait` is only called again when this has succeeded.
+    fn reopen(&mut self) -> Result<(), Self::Error>;
 }
 
 /// What a data plane is to enforce.

@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// A handle to a data plane in memory. Clones share it, as processes share a kernel: a test keeps one to look at what
@@ -113,6 +113,16 @@ impl Memory {
     /// Reports a denied packet to everybody who follows denials.
     pub fn deny(&self, denied: &Denied) {
         self.lock().followers.retain(|follower| follower.send(denied.clone()).is_ok());
+    }
+
+    /// Ends the logs of everybody who follows denials, as an error of their sockets would.
+    pub fn break_denial_logs(&self) {
+        self.lock().followers.clear();
+    }
+
+    /// How many follow denials.
+    pub fn denial_followers(&self) -> usize {
+        self.lock().followers.len()
     }
 
     /// Does this while the next change is planned.
@@ -355,7 +365,7 @@ impl Dataplane for Memory {
     fn denials(&self, _log_group: u16) -> Result<MemoryDenials, Refused> {
         let (sender, receiver) = channel();
         self.lock().followers.push(sender);
-        Ok(MemoryDenials(receiver))
+        Ok(MemoryDenials { reported: receiver, of: Arc::downgrade(&self.shared) })
     }
 }
 
@@ -373,14 +383,25 @@ impl Plan for MemoryPlan {
 
 /// Denied packets that a test reports.
 #[derive(Debug)]
-pub struct MemoryDenials(Receiver<Denied>);
+pub struct MemoryDenials {
+    reported: Receiver<Denied>,
+    of: Weak<Mutex<Inner>>,
+}
 
 impl FollowDenials for MemoryDenials {
     type Error = Refused;
 
-    /// Fails when the data plane is gone.
+    /// Fails when the data plane is gone, or the test closes the log.
     fn wait(&mut self) -> Result<Told, Refused> {
-        self.0.recv().map(|denied| Told { denials: vec![denied], lost: 0 }).map_err(|_| Refused)
+        self.reported.recv().map(|denied| Told { denials: vec![denied], lost: 0 }).map_err(|_| Refused)
+    }
+
+    fn reopen(&mut self) -> Result<(), Refused> {
+        let of = Memory { shared: self.of.upgrade().ok_or(Refused)?, has_adopted: false };
+        let (sender, receiver) = channel();
+        of.change()?.followers.push(sender);
+        self.reported = receiver;
+        Ok(())
     }
 }
 

@@ -80,9 +80,23 @@ impl DenialLog {
 
     /// Listens to a group, unless it does already. A group has one listener in a namespace.
     pub(crate) fn listen(&mut self, group: u16) -> Result<(), Error> {
-        if self.group == Some(group) {
-            return Ok(());
+        if self.group != Some(group) {
+            self.bind(group)?;
+            self.group = Some(group);
         }
+        Ok(())
+    }
+
+    /// Listens to the same group through a new socket of the thread's network namespace. After an error it has to be
+    /// called again: the old socket is closed, since it may still have the group.
+    pub fn reopen(&mut self) -> Result<(), Error> {
+        self.socket = Socket::open(Family::NetlinkNetFilter)?;
+        // The kernel numbers a new listener's lines from the beginning.
+        self.next = None;
+        self.group.map_or(Ok(()), |group| self.bind(group))
+    }
+
+    fn bind(&mut self, group: u16) -> Result<(), Error> {
         let socket = &mut self.socket;
         let mut request = Messages::new();
         request.begin(CONFIGURE, 0, &batch_fixed(0, group));
@@ -97,9 +111,7 @@ impl DenialLog {
         request.u32(AT_ONCE, 1);
         request.u16(FLAGS, NUMBERED);
         request.acknowledge();
-        socket.commit(&request)?;
-        self.group = Some(group);
-        Ok(())
+        socket.commit(&request)
     }
 
     /// Waits for the next denials. Lines of others in the group are passed over. An overrun of the socket ends nothing:
@@ -235,6 +247,34 @@ mod tests {
         assert_eq!(lost, [0, 0, 2, 0], "the first line may have any number");
         let mut next = Some(u32::MAX);
         assert_eq!((lost_before(&mut next, u32::MAX), lost_before(&mut next, 1)), (0, 1), "numbers wrap");
+    }
+
+    #[cfg(feature = "system")]
+    #[test]
+    fn a_log_that_is_opened_again_hears_its_group() {
+        use crate::nft::put_table;
+        use crate::nft::rule::{Action, Rule, Test, UDP};
+        use crate::nft::table::{Chain, Fallback, Hook, HookKind, Point, Table};
+        const GROUP: u16 = 98;
+        crate::nft::isolated(|| {
+            let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
+            assert!(up.expect("ip runs").success());
+            let mut log = DenialLog::open(GROUP).unwrap();
+            assert!(DenialLog::open(GROUP).is_err(), "a group has one listener, so the old one must be gone");
+            log.reopen().unwrap();
+            log.reopen().unwrap();
+            let tells = Action::Log { group: GROUP, prefix: format!("{DENY}a rule") };
+            let (point, kind, fallback) = (Point::Output, HookKind::Filter, Fallback::Accept);
+            let hook = Some(Hook { point, device: None, priority: 0, kind, fallback });
+            let rules = vec![Rule::new([Test::Protocol(UDP)], tells)];
+            let mut table = Table::default();
+            table.chains.insert("tell".to_owned(), Chain { hook, rules, comment: None });
+            put_table("tells", &table).unwrap();
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.send_to(b"word", "127.0.0.1:9").unwrap();
+            let told = log.wait().unwrap();
+            assert_eq!((told.denials.len(), told.lost), (1, 0));
+        });
     }
 
     /// The kernel drops what does not fit into the socket, and says so by ENOBUFS at the next read.

@@ -22,9 +22,12 @@
 //! The room is shared: each connection is held by one pod, and when there is no
 //! room left, the pod that holds most gives way with its oldest.
 
+// Elements that an earlier process left may have any bytes: they must not make this code panic.
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
 use crate::conntrack::Connection;
 use crate::nft::rule::TCP;
-use crate::nft::set::{Element, Key, Lifetime, Passing, SWEEP, Transient, Version};
+use crate::nft::set::{Element, Key, Lifetime, Passing, SWEEP, Transient, Version, read_address};
 use namewall_policy::port::Protocol;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
@@ -34,6 +37,8 @@ use std::time::{Duration, Instant};
 /// Longer than an idle TCP connection takes to notice, by the kernel's keep-alive of two hours and eleven minutes. A
 /// new connection between the same ports begins with a SYN and is not held up.
 const TCP_LIFE: Duration = Duration::from_secs(3 * 3600);
+/// What has expired takes room until the kernel sweeps.
+const HELD_FOR: Duration = TCP_LIFE.saturating_add(SWEEP);
 /// So many connections at most, two or three elements each: some 12 to 18 MB of the kernel's memory.
 pub(crate) const MOST: usize = 50_000;
 
@@ -62,20 +67,14 @@ impl Ends {
     /// The ends by an element that was found. Of the two elements of a connection only one is taken: that with the
     /// higher port first, which most clients have.
     pub(crate) fn found(key: &[u8]) -> Option<Self> {
-        let width = match key.len() {
-            20 => 4,
-            44 => 16,
-            _ => return None,
-        };
-        let address = |at: usize| -> Option<IpAddr> {
-            let bytes = key.get(at..at + width)?;
-            <[u8; 4]>::try_from(bytes).map(IpAddr::from).or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
-        };
-        let port = |at: usize| Some(u16::from_be_bytes(key.get(at..at + 2)?.try_into().ok()?));
-        let client = SocketAddr::new(address(0)?, port(2 * width + 4)?);
-        let server = SocketAddr::new(address(width)?, port(2 * width + 8)?);
+        let (addresses, rest) = key.split_last_chunk::<12>()?;
+        let (from, to) = addresses.split_at_checked(addresses.len() >> 1)?;
+        // Each is padded to four bytes.
+        let [protocol, _, _, _, from_high, from_low, _, _, to_high, to_low, _, _] = *rest;
+        let client = SocketAddr::new(read_address(from)?, u16::from_be_bytes([from_high, from_low]));
+        let server = SocketAddr::new(read_address(to)?, u16::from_be_bytes([to_high, to_low]));
         let is_first = (client.port(), client.ip()) > (server.port(), server.ip());
-        (key.get(2 * width) == Some(&TCP) && is_first).then_some(Self { client, server, asked: None })
+        (protocol == TCP && is_first).then_some(Self { client, server, asked: None })
     }
 
     /// The pod that holds it: the client, or where that is no pod, the server.
@@ -174,46 +173,54 @@ impl Remembered {
             }
             self.hold(ends, &is_pod, now);
             let packet = |element| Transient { element, lifetime: Lifetime(TCP_LIFE), note: None };
-            memory.new[ends.version() as usize].extend(ends.packets().into_iter().map(packet));
+            of_version(&mut memory.new, ends.version()).extend(ends.packets().into_iter().map(packet));
         }
         memory.leave_out_forgotten();
         memory
     }
 
     fn hold(&mut self, ends: Ends, is_pod: &impl Fn(IpAddr) -> bool, now: Instant) {
-        let held = Held { ends, until: now + TCP_LIFE + SWEEP };
+        let held = Held { ends, until: now.checked_add(HELD_FOR).unwrap_or(now) };
         self.by_holder.entry(ends.holder(is_pod)).or_default().push_back(held);
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
     }
 
     /// The largest holder gives way: with one connection, or with what it holds more than the next one.
     fn make_room(&mut self, memory: &mut Memory) {
         let mut sizes: Vec<usize> = self.by_holder.values().map(VecDeque::len).collect();
         sizes.sort_unstable();
-        let second = sizes.len().checked_sub(2).map_or(0, |at| sizes[at]);
+        let second = sizes.iter().rev().nth(1).copied().unwrap_or(0);
         let Some((&holder, held)) = self.by_holder.iter_mut().max_by_key(|(address, held)| (held.len(), **address))
         else {
             return;
         };
         let surplus = held.len().saturating_sub(second).clamp(1, EVICTED_AT_ONCE).min(held.len());
         for Held { ends, .. } in held.drain(..surplus) {
-            memory.gone[ends.version() as usize].extend(ends.packets());
+            of_version(&mut memory.gone, ends.version()).extend(ends.packets());
         }
         if held.is_empty() {
             self.by_holder.remove(&holder);
         }
-        self.count -= surplus;
-        memory.forgotten += surplus;
+        self.count = self.count.saturating_sub(surplus);
+        memory.forgotten = memory.forgotten.saturating_add(surplus);
     }
 
     fn drop_swept(&mut self, now: Instant) {
         self.by_holder.retain(|_, held| {
             while held.front().is_some_and(|first| first.until <= now) {
                 held.pop_front();
-                self.count -= 1;
+                self.count = self.count.saturating_sub(1);
             }
             !held.is_empty()
         });
+    }
+}
+
+/// The list of one version of IP.
+fn of_version<T>([v4, v6]: &mut [T; 2], version: Version) -> &mut T {
+    match version {
+        Version::V4 => v4,
+        Version::V6 => v6,
     }
 }
 
@@ -221,6 +228,7 @@ impl Remembered {
 const EVICTED_AT_ONCE: usize = 100;
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use super::*;
 
@@ -305,7 +313,13 @@ mod tests {
         remembered.adopt(found, is_pod, now);
         assert_eq!(held(&remembered, [10, 0, 0, 1]), 10);
         assert_eq!(remembered.remember(cut([10, 0, 0, 3], 1..2).into_iter(), is_pod, now).forgotten, 10);
-        assert_eq!(Ends::found(&[6; 7]), None);
+        for length in 0..64 {
+            let is_key = length == 20 || length == 44;
+            let mut key = vec![6; length];
+            // Else both ends are one.
+            key.iter_mut().take(1).for_each(|first| *first = 7);
+            assert_eq!(Ends::found(&key).is_some(), is_key, "{length}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 mod world;
 
 use namewall_policy::port::Protocol;
-use namewall_sandbox::ensure_rights;
+use namewall_sandbox::{Listen, ensure_rights};
 use namewall_testbed::{give_up, program};
 use nix::sys::signal::Signal;
 use std::path::{Path, PathBuf};
@@ -162,36 +162,53 @@ fn s6_6_a_planned_restart_loses_no_question() {
 }
 
 fn s3_4_a_connection_lives_through_take_overs_and_explain_tells_of_its_cut() {
-    let world = World::build("continuity");
-    let mut process = run(&world, &[]);
-    assert_eq!(world.resolves("api.payments.example", 1), 1);
-    let (api, provider) = (world.sandbox.place(address("10.244.1.10")).unwrap(), address(PROVIDER));
-    let connected = world.sandbox.connect(&api, (provider, 443).into(), Protocol::Tcp).unwrap();
-    let mut connection = connected.expect("the name opens it");
-    for _ in 0..3 {
-        process = run(&world, &["--take-over"]);
-        let is_alive = (0..10).any(|_| connection.alive(Duration::from_secs(2)).unwrap());
-        assert!(is_alive, "it was allowed all the time; the log says:\n{}", world.log());
-    }
-    let explain = |more: &[&str]| {
-        let asked = ["explain", "--live", "--from", "shop/api", "--to", "198.51.100.7:443"];
-        world.says(&[&asked, more].concat())
-    };
-    assert!(!explain(&[]).contains("cut"), "nothing is cut yet");
+    const PORTS: [&str; 2] = ["198.51.100.7:443", "198.51.100.7:443/UDP"];
+    let mut world = World::build("continuity");
     let policies = manifest(&world, "policies.yaml");
     let text = std::fs::read_to_string(&policies).unwrap();
-    std::fs::write(&policies, text.replace("*.payments.example", "*.other.example")).unwrap();
-    let began = Instant::now();
-    while connection.alive(Duration::from_millis(300)).unwrap() {
-        assert!(began.elapsed() < Duration::from_secs(60), "it goes on; the log says:\n{}", world.log());
+    let tcp = "protocols: [{tcp: {destinationPort: {number: 443}}}]";
+    let text = text.replace(tcp, &tcp.replace("}]", "}, {udp: {destinationPort: {number: 443}}}]"));
+    replace(&policies, &text);
+    let provider = address(PROVIDER);
+    world.sandbox.ensure_listening(&[Listen { address: provider, protocol: Protocol::Udp, port: 443 }]).unwrap();
+    let mut process = run(&world, &METRICS);
+    assert_eq!(world.resolves("api.payments.example", 1), 1);
+    let api = world.sandbox.place(address("10.244.1.10")).unwrap();
+    let mut connections = [Protocol::Tcp, Protocol::Udp].map(|protocol| {
+        let connected = world.sandbox.connect(&api, (provider, 443).into(), protocol).unwrap();
+        connected.expect("the name opens it")
+    });
+    for _ in 0..3 {
+        process = run(&world, &[&METRICS[..], &["--take-over"]].concat());
+        for connection in &mut connections {
+            let is_alive = (0..10).any(|_| connection.alive(Duration::from_secs(2)).unwrap());
+            assert!(is_alive, "it was allowed all the time; the log says:\n{}", world.log());
+        }
     }
-    let told = explain(&["--expect", "deny"]);
-    assert!(
-        told.starts_with("DENY") && told.contains("\n1 connection was cut between these ends, the last "),
-        "{told}"
-    );
-    let told = explain(&["--expect", "deny", "-o", "json"]);
-    assert!(told.contains("\"connections\": 1"), "{told}");
+    let explain = |to: &str, more: &[&str]| {
+        let asked = ["explain", "--live", "--from", "shop/api", "--to", to];
+        world.says(&[&asked, more].concat())
+    };
+    PORTS.iter().for_each(|to| assert!(!explain(to, &[]).contains("cut"), "nothing is cut yet"));
+    replace(&policies, &text.replace("*.payments.example", "*.other.example"));
+    for connection in &mut connections {
+        let began = Instant::now();
+        while connection.alive(Duration::from_millis(300)).unwrap() {
+            assert!(began.elapsed() < Duration::from_secs(60), "it goes on; the log says:\n{}", world.log());
+        }
+    }
+    for to in PORTS {
+        let told = explain(to, &["--expect", "deny"]);
+        assert!(
+            told.starts_with("DENY") && told.contains("\n1 connection was cut between these ends, the last "),
+            "{told}"
+        );
+        let told = explain(to, &["--expect", "deny", "-o", "json"]);
+        assert!(told.contains("\"connections\": 1"), "{told}");
+    }
+    let counts =
+        || world.get(METRICS_PORT, "/metrics").is_some_and(|all| all.contains("\nnamewall_connections_cut_total 2\n"));
+    world.wait_for(counts);
     drop(process);
 }
 

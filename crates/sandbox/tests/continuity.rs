@@ -2,7 +2,8 @@
 //! after it has settled is never lost; what they forbid ends, TCP by a reset.
 //!
 //! Long-lived TCP, UDP and SCTP flows go through applies in every order, policies
-//! that are replaced, labels that change and agents that start again. Every story
+//! of every tier and direction, policies that are replaced, rollouts, labels that
+//! change and agents that start again. Every story
 //! ends in a state that allows `web` and forbids `other`, however it gets there.
 //! SCTP is raw packets: the kernel tracks it, and need not speak it.
 
@@ -41,15 +42,21 @@ struct Moment {
     web: &'static str,
     /// Whether the agents start again.
     restarts: bool,
+    /// Whether a rollout has brought up new pods beside the old ones.
+    surges: bool,
 }
 
 const fn with(policies: &'static [&'static str]) -> Moment {
-    Moment { policies, web: "web", restarts: false }
+    Moment { policies, web: "web", restarts: false, surges: false }
 }
 
 impl Moment {
     const fn after_restart(self) -> Self {
         Self { restarts: true, ..self }
+    }
+
+    const fn in_rollout(self) -> Self {
+        Self { surges: true, ..self }
     }
 
     const fn relabelled(self) -> Self {
@@ -69,6 +76,10 @@ impl Moment {
         pod(self.web, "web", "n1", &WEB);
         pod("other", "other", "n1", &OTHER);
         pod("db", "db", "n2", &DB);
+        if self.surges {
+            pod("web", "web-next", "n1", &["10.0.1.4", "fd00:1::4"]);
+            pod("db", "db-next", "n2", &["10.0.2.4", "fd00:2::4"]);
+        }
         Arc::make_mut(&mut snapshot.policies).extend(self.policies.iter().map(|name| policy(name)));
         snapshot
     }
@@ -78,17 +89,37 @@ fn pods_of(app: &str) -> PodSet {
     PodSet { namespaces: NamespaceScope::Named("shop".into()), pods: Selector::label("app", app) }
 }
 
-/// `allow-…` opens db to web; every other name opens it to nobody.
+/// NetworkPolicies for db: `allow…` opens it to web, `deny` to nobody. For clients: `open-web` lets web reach db only,
+/// `close-…` lets a client reach nobody. ClusterNetworkPolicies for db: `cluster-allow` opens it to web, `cluster-deny`
+/// closes it to all clients, and counts less.
 fn policy(name: &str) -> Policy {
-    let clauses = Clauses::Match { peers: Peers::Listed(vec![Peer::Pods(pods_of("web"))]), ports: Ports::Any };
-    let rule = Rule { name: None, action: Action::Allow, clauses, source: None };
+    let rule = |action, of: &str| {
+        let clauses = Clauses::Match { peers: Peers::Listed(vec![Peer::Pods(pods_of(of))]), ports: Ports::Any };
+        Rule { name: None, action, clauses, source: None }
+    };
+    let isolating = |isolates_ingress| Placement::Network { isolates_ingress, isolates_egress: !isolates_ingress };
+    let (allow, deny) = (Action::Allow, Action::Deny);
+    let (placement, subject, ingress, egress) = match name {
+        "open-web" => (isolating(false), "web", Vec::new(), vec![rule(allow, "db")]),
+        "close-web" | "close-other" => (isolating(false), name.trim_start_matches("close-"), Vec::new(), Vec::new()),
+        "cluster-allow" => (Placement::Admin { priority: 10 }, "db", vec![rule(allow, "web")], Vec::new()),
+        "cluster-deny" => {
+            (Placement::Admin { priority: 20 }, "db", vec![rule(deny, "web"), rule(deny, "other")], Vec::new())
+        }
+        _ if name.starts_with("allow") => (isolating(true), "db", vec![rule(allow, "web")], Vec::new()),
+        _ => (isolating(true), "db", Vec::new(), Vec::new()),
+    };
+    let (kind, namespace) = match placement {
+        Placement::Admin { .. } => (PolicyKind::ClusterNetworkPolicy, None),
+        _ => (PolicyKind::NetworkPolicy, Some("shop".into())),
+    };
     Policy {
-        id: PolicyRef { kind: PolicyKind::NetworkPolicy, namespace: Some("shop".into()), name: name.into() },
-        placement: Placement::Network { isolates_ingress: true, isolates_egress: false },
+        id: PolicyRef { kind, namespace, name: name.into() },
+        placement,
         enforcement: Enforcement::Enforce,
-        subject: Subject { pods: pods_of("db"), nodes: None },
-        egress: Vec::new(),
-        ingress: if name.starts_with("allow") { vec![rule] } else { Vec::new() },
+        subject: Subject { pods: pods_of(subject), nodes: None },
+        egress,
+        ingress,
         source: None,
     }
 }
@@ -97,7 +128,7 @@ const NOTHING: Moment = with(&[]);
 const BOTH: Moment = with(&["allow", "deny"]);
 
 /// Each begins with flows of both clients open, and ends with web allowed and other forbidden.
-const STORIES: [(&str, &[Moment]); 8] = [
+const STORIES: [(&str, &[Moment]); 13] = [
     ("deny, then allow", &[NOTHING, with(&["deny"]), BOTH]),
     ("allow, then deny", &[NOTHING, with(&["allow"]), BOTH]),
     ("both at once", &[NOTHING, BOTH]),
@@ -106,7 +137,29 @@ const STORIES: [(&str, &[Moment]); 8] = [
     ("a label that changes back", &[NOTHING, BOTH, BOTH.relabelled(), BOTH]),
     ("a restart between deny and allow", &[NOTHING, with(&["deny"]), with(&["deny"]).after_restart(), BOTH]),
     ("a restart before what is forbidden is cut", &[NOTHING, BOTH, BOTH.after_restart()]),
+    ("egress rules", &[NOTHING, with(&["close-other", "close-web"]), with(&["close-other", "close-web", "open-web"])]),
+    ("egress rules that allow first", &[NOTHING, with(&["open-web"]), with(&["close-other", "open-web"])]),
+    ("cluster policies", &[NOTHING, with(&["cluster-deny"]), with(&["cluster-allow", "cluster-deny"])]),
+    ("a rollout", &[NOTHING, BOTH, BOTH.in_rollout(), BOTH]),
+    ("a restart in a rollout", &[NOTHING, BOTH.in_rollout(), BOTH.in_rollout().after_restart(), BOTH]),
 ];
+/// These are applied one after the other, in every order.
+const IN_EVERY_ORDER: [&str; 3] = ["allow", "deny", "open-web"];
+
+/// A story for each order.
+fn permutations() -> Vec<(String, Vec<Moment>)> {
+    let mut stories = Vec::new();
+    for (first, second) in (0..3).flat_map(|first| (0..3).map(move |second| (first, second))) {
+        if first == second {
+            continue;
+        }
+        let order = [first, second, 3 - first - second].map(|at| IN_EVERY_ORDER[at]);
+        // A test has a few of these, for as long as it runs.
+        let applied = |count: usize| with(Box::leak(order[..count].to_vec().into_boxed_slice()));
+        stories.push((order.join(", "), (0..=order.len()).map(applied).collect()));
+    }
+    stories
+}
 
 struct Flows {
     web: Vec<Connection>,
@@ -175,33 +228,42 @@ fn s3_4_what_is_allowed_before_and_after_is_never_lost_and_what_is_forbidden_end
     cluster.sandbox.ensure_listening(&DB.iter().flat_map(listen).collect::<Vec<_>>()).expect("db listens");
     let mut lost = Vec::new();
     for (story, moments) in STORIES {
-        go_to(&mut cluster, moments[0]);
-        let_settle(&mut cluster);
-        let mut flows = open_all(&cluster);
-        moments[1..].iter().for_each(|moment| go_to(&mut cluster, *moment));
-        assert!(let_settle(&mut cluster) > 0, "{story}: something is cut");
-        let alive = Connection::all_alive(&mut flows.web, DEADLINE).expect("they are asked");
-        lost.extend(alive.iter().filter(|alive| !**alive).map(|_| story));
-        // The far end of the first speaks, so that its own node answers it; the near end of the other.
-        let [first, second] = flows.other_tcp.as_mut_slice() else { panic!("a flow of each family") };
-        let before = cut_packets(&mut cluster);
-        assert!(!cluster.sandbox.hears_far_end(first), "{story}: the far end is not heard");
-        let waited = Instant::now();
-        while cut_packets(&mut cluster) == before {
-            assert!(waited.elapsed() < DEADLINE, "{story}: what the far end says is answered with a reset");
-            sleep(Duration::from_millis(10));
-        }
-        assert!(first.is_reset(DEADLINE) && second.is_reset(DEADLINE), "{story}: TCP ends by a reset");
-        let timeout = cluster.sandbox.timeout;
-        let alive = Connection::all_alive(&mut flows.other_datagrams, timeout).expect("they are asked");
-        assert_eq!(alive, [false; 4], "{story}: UDP and SCTP are dropped while they are denied");
-        go_to(&mut cluster, NOTHING);
-        let waited = Instant::now();
-        while Connection::all_alive(&mut flows.other_datagrams, timeout).expect("they are asked").contains(&false) {
-            assert!(waited.elapsed() < DEADLINE, "{story}: UDP and SCTP go on when they are allowed again");
-        }
+        play(&mut cluster, story, moments, &mut lost);
+    }
+    for (story, moments) in permutations() {
+        play(&mut cluster, &story, &moments, &mut lost);
     }
     assert_eq!(lost, [""; 0], "connections were lost that both states allow");
+}
+
+/// Opens flows, goes through the moments of a story, and sees what has become of them. It notes the story for each
+/// flow that was lost and is allowed.
+fn play(cluster: &mut Cluster, story: &str, moments: &[Moment], lost: &mut Vec<String>) {
+    go_to(cluster, moments[0]);
+    let_settle(cluster);
+    let mut flows = open_all(cluster);
+    moments[1..].iter().for_each(|moment| go_to(cluster, *moment));
+    assert!(let_settle(cluster) > 0, "{story}: something is cut");
+    let alive = Connection::all_alive(&mut flows.web, DEADLINE).expect("they are asked");
+    lost.extend(alive.iter().filter(|alive| !**alive).map(|_| story.to_owned()));
+    // The far end of the first speaks, so that its own node answers it; the near end of the other.
+    let [first, second] = flows.other_tcp.as_mut_slice() else { panic!("a flow of each family") };
+    let before = cut_packets(cluster);
+    assert!(!cluster.sandbox.hears_far_end(first), "{story}: the far end is not heard");
+    let waited = Instant::now();
+    while cut_packets(cluster) == before {
+        assert!(waited.elapsed() < DEADLINE, "{story}: what the far end says is answered with a reset");
+        sleep(Duration::from_millis(10));
+    }
+    assert!(first.is_reset(DEADLINE) && second.is_reset(DEADLINE), "{story}: TCP ends by a reset");
+    let timeout = cluster.sandbox.timeout;
+    let alive = Connection::all_alive(&mut flows.other_datagrams, timeout).expect("they are asked");
+    assert_eq!(alive, [false; 4], "{story}: UDP and SCTP are dropped while they are denied");
+    go_to(cluster, NOTHING);
+    let waited = Instant::now();
+    while Connection::all_alive(&mut flows.other_datagrams, timeout).expect("they are asked").contains(&false) {
+        assert!(waited.elapsed() < DEADLINE, "{story}: UDP and SCTP go on when they are allowed again");
+    }
 }
 
 /// Agents remember so many cut connections, and one pod has many more.

@@ -4,7 +4,7 @@
 pub(super) mod cuts;
 mod metrics;
 
-use self::metrics::assert_samples;
+pub(super) use self::metrics::assert_samples;
 use super::*;
 use crate::config::{DnsConfig, FixedSettings};
 use crate::learner::{Batch, Learning};
@@ -41,6 +41,7 @@ type Warned = (NodeTopic, Option<String>);
 pub(super) struct Script {
     steps: VecDeque<Step>,
     policies: Rc<RefCell<Vec<String>>>,
+    kept: Rc<RefCell<Vec<Arc<str>>>>,
     warnings: Rc<RefCell<Vec<Warned>>>,
     attached: BTreeSet<Key>,
     api: Rc<RefCell<Api>>,
@@ -61,7 +62,7 @@ impl Source for Script {
     }
 
     fn read(&mut self) -> Result<Read, LoadError> {
-        Ok(read(&self.policies.borrow()))
+        Ok(Read { kept: self.kept.borrow().clone(), ..read(&self.policies.borrow()) })
     }
 
     fn attach(&mut self, pods: &[PodAddresses]) {
@@ -90,6 +91,8 @@ pub(super) struct Trial {
     pub(super) memory: Memory,
     pub(super) clock: Arc<ManualClock>,
     pub(super) policies: Rc<RefCell<Vec<String>>>,
+    /// The objects that cannot be read, and whose last good version is in force.
+    kept: Rc<RefCell<Vec<Arc<str>>>>,
     warnings: Rc<RefCell<Vec<Warned>>>,
     api: Rc<RefCell<Api>>,
     machine: FakeMachine,
@@ -105,11 +108,12 @@ impl Trial {
         let control = std::env::temp_dir().join(format!("namewall-agent-{name}-{}.sock", std::process::id()));
         let (memory, clock) = (Memory::default(), Arc::new(ManualClock::default()));
         let (machine, health) = (FakeMachine::new(&["192.0.2.1"]), Health::new("not yet"));
-        let (policies, warnings, api) = (Rc::default(), Rc::default(), Rc::default());
+        let (policies, kept, warnings, api) = (Rc::default(), Rc::default(), Rc::default(), Rc::default());
         Self {
             memory,
             clock,
             policies,
+            kept,
             warnings,
             api,
             machine,
@@ -127,6 +131,7 @@ impl Trial {
             source: Script {
                 steps: steps.into(),
                 policies,
+                kept: self.kept.clone(),
                 warnings,
                 attached: BTreeSet::new(),
                 api: self.api.clone(),
@@ -255,6 +260,28 @@ fn a_start_that_fails_warns_users_and_leaves_no_control_socket() {
         "{warned:?}"
     );
     assert!(!trial.control.exists());
+}
+
+#[test]
+fn s10_3_users_are_told_of_objects_whose_last_good_version_is_in_force() {
+    let trial = Trial::new("kept");
+    let keep = |kept: &'static [&'static str]| {
+        let all = trial.kept.clone();
+        let set = move || *all.borrow_mut() = kept.iter().map(|&one| one.into()).collect();
+        (Event::Changed, Box::new(set) as Box<dyn FnOnce()>)
+    };
+    let mut agent = trial.start(vec![keep(&["NetworkPolicy shop/db"]), keep(&[])]).expect("it starts");
+    let metrics = Metrics::new(vec![Box::new(agent.metrics())]);
+    trial.kept.borrow_mut().push("NetworkPolicy shop/web".into());
+    agent.change();
+    assert_samples(&metrics.text(Format::Prometheus), &["namewall_objects_kept 1"]);
+    agent.run(&NoSignals).expect("it ends");
+    assert_samples(&metrics.text(Format::Prometheus), &["namewall_objects_kept 0"]);
+    let about_policies = |(topic, error): &Warned| (*topic == NodeTopic::Enforcement).then(|| error.clone());
+    let mut told: Vec<Option<String>> = trial.warnings.borrow().iter().filter_map(about_policies).collect();
+    told.dedup();
+    let [Some(error), None] = told.as_slice() else { panic!("{told:?}") };
+    assert!(error.contains("NetworkPolicy shop/db"), "{error}");
 }
 
 #[test]
@@ -408,6 +435,32 @@ fn status_counts_denials_and_leases() {
         let status = Trial::status(&control);
         assert_eq!((&status["node"], &status["policies"], &status["pods"]), (&"n1".into(), &1.into(), &2.into()));
         assert_eq!(status["names"]["leases"], 0);
+    })]);
+}
+
+#[test]
+fn denials_are_counted_after_the_log_of_them_has_failed() {
+    let trial = Trial::new("denial-log");
+    *trial.policies.borrow_mut() = vec![names_of_web(&["*.example.com"])];
+    let control = trial.control.clone();
+    trial.run(vec![trial.then(move |memory| {
+        let log = |control: &_| Trial::status(control)["denialLog"].clone();
+        assert_eq!(log(&control), serde_json::json!({"failures": 0, "error": null}));
+        memory.break_denial_logs();
+        let (source, destination) = (ip(WEB), ip("198.51.100.7"));
+        let (rule, protocol) = ("NetworkPolicy/shop/web".to_owned(), Protocol::Tcp);
+        let denied = Denied { enforced: true, rule, source, destination, protocol, port: 443 };
+        let began = std::time::Instant::now();
+        while memory.denial_followers() == 0 {
+            assert!(began.elapsed() < Duration::from_secs(60), "the log is not opened again");
+            thread::sleep(Duration::from_millis(5));
+        }
+        memory.deny(&denied);
+        while Trial::status(&control)["denials"] != 1 {
+            assert!(began.elapsed() < Duration::from_secs(60), "the denial is not counted");
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(log(&control), serde_json::json!({"failures": 1, "error": null}));
     })]);
 }
 

@@ -44,6 +44,10 @@ pub(super) fn status<D: Dataplane>(state: &State<D>, attachments: &Attachments) 
             "forgotten": read(&state.node.meter().cuts_forgotten),
         },
         "denials": state.denials.total(),
+        "denialLog": {
+            "failures": read(&state.denials.failures),
+            "error": state.denials.failure(),
+        },
         "attachments": {
             "known": attached.known,
             "enforced": attached.enforced,

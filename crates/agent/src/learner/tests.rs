@@ -6,6 +6,7 @@ use crate::testing::{Bench, DB, UPSTREAM, WEB, answer, ip, names_of_web, program
 use namewall_dataplane::memory::Memory;
 use namewall_policy::port::Protocol;
 use namewall_policy::{Flow, Verdict};
+use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
@@ -112,6 +113,56 @@ fn a_known_answer_waits_for_no_lock() {
     assert_eq!(learned_while_held(bench.learner(), &bytes, Duration::from_secs(60)), Some(Opens::Nothing));
     // One that is not known is compared with the leases.
     assert_eq!(learned_while_held(bench.learner(), &other, Duration::from_millis(50)), None);
+}
+
+#[test]
+fn a_counted_down_answer_waits_for_no_lock() {
+    let bench = bench();
+    let bytes = |address, ttl| answer("api.example.com", &[address], ttl);
+    bench.hears(WEB, &bytes(OUTSIDE, 60));
+    assert_eq!(bench.hears(WEB, &bytes(OUTSIDE, 60)), Opens::Nothing);
+    let learned = |bytes: &[u8], seconds: u64| learned_while_held(bench.learner(), bytes, Duration::from_secs(seconds));
+    for _ in 0..5 {
+        bench.clock.advance(Duration::from_secs(10));
+        let left = 60 - bench.node.now().0.as_secs() as u32;
+        assert_eq!(learned(&bytes(OUTSIDE, left), 60), Some(Opens::Nothing), "{left} s are left");
+    }
+    assert_eq!(learned(&bytes(OUTSIDE, 5), 60), Some(Opens::Nothing), "it ends before the lease");
+    // Another address is compared with the leases, and an answer that lasts longer.
+    let patience = Duration::from_millis(50);
+    for other in [bytes(OTHER, 10), bytes(OUTSIDE, 60)] {
+        assert_eq!(learned_while_held(bench.learner(), &other, patience), None);
+    }
+    assert_eq!(bench.hears(WEB, &bytes(OTHER, 10)), Opens::New);
+    assert_eq!(bench.hears(WEB, &bytes(OUTSIDE, 60)), Opens::New);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What is learned of an answer does not depend on whether it is known.
+    #[test]
+    fn a_known_answer_opens_what_it_would_open_if_it_were_not_known(
+        steps in prop::collection::vec(
+            (0_u64..8_000, prop_oneof![4 => 0_u32..12, 1 => 3_590_u32..3_610], 0_u32..4, any::<bool>()),
+            1..60,
+        ),
+    ) {
+        let (knows, never_knows) = (bench(), bench());
+        for (milliseconds, ttl, longer, is_other) in steps {
+            let last = if is_other { OTHER } else { OUTSIDE };
+            let mut bytes = answer("api.example.com", &[OUTSIDE, last], ttl);
+            // The TTL of the last address.
+            let at = bytes.len() - 10;
+            bytes[at..at + 4].copy_from_slice(&(ttl + longer).to_be_bytes());
+            knows.clock.advance(Duration::from_millis(milliseconds));
+            never_knows.clock.advance(Duration::from_millis(milliseconds));
+            // What is known of answers is known under the rules of then.
+            never_knows.learner().rule_changes.fetch_add(1, Ordering::SeqCst);
+            prop_assert_eq!(knows.hears(WEB, &bytes), never_knows.hears(WEB, &bytes));
+            prop_assert_eq!(knows.memory.leases(), never_knows.memory.leases());
+        }
+    }
 }
 
 #[test]

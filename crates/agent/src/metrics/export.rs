@@ -34,6 +34,7 @@ struct Reading {
     learned: Learned,
     forgotten_answers: u64,
     forgotten_origins: u64,
+    leases_not_stored: usize,
     dns: DnsCounters,
     upstreams: Vec<UpstreamState>,
     denials: Arc<Denials>,
@@ -69,6 +70,7 @@ impl Reading {
             learned: state.node.counters(),
             forgotten_answers: state.node.learner().forgotten_answers(),
             forgotten_origins: state.node.learner().forgotten_origins(),
+            leases_not_stored: state.node.learner().leases_not_stored(),
             dns: server.map(|server| server.counters()).unwrap_or_default(),
             upstreams: server.map(|server| server.upstreams()).unwrap_or_default(),
             denials: state.denials.clone(),
@@ -131,6 +133,7 @@ impl Reading {
         denials.sample(&["enforced"], read(&self.denials.enforced))?;
         denials.sample(&["audited"], read(&self.denials.audited))?;
         to.value(&metric::DENIALS_LOST, read(&self.denials.lost))?;
+        to.value(&metric::DENIAL_LOG_FAILURES, read(&self.denials.failures))?;
         to.value(&metric::CALLERS_REFUSED, read(&meter.callers_refused))
     }
 
@@ -153,6 +156,8 @@ impl Reading {
         to.value(&metric::ADDRESSES_OVER_BOUND, learned.over_bound)?;
         to.value(&metric::RECENT_FORGOTTEN, self.forgotten_answers)?;
         to.value(&metric::ORIGINS_FORGOTTEN, self.forgotten_origins)?;
+        to.value(&metric::LEASES_NOT_STORED, self.leases_not_stored)?;
+        to.value(&metric::ANSWERS_READ, learned.read)?;
         to.value(&metric::ANSWERS_LEARNED, learned.learned)
     }
 

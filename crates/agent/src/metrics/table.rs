@@ -98,9 +98,18 @@ pub(super) const ORIGINS_FORGOTTEN: Metric = Metric::counter(
     "namewall_lease_origins_forgotten_total",
     "Leases of which it was forgotten which answer opened them, since there were too many; they stay open.",
 );
+pub(super) const LEASES_NOT_STORED: Metric = Metric::gauge(
+    "namewall_leases_not_stored",
+    "Leases that were not stored for the next process, since there are too many: it may cut their connections once they \
+     have ended.",
+);
 pub(super) const CALLERS_REFUSED: Metric = Metric::counter(
     "namewall_control_refused_total",
     "Callers of the control socket that were sent away, since too many were being answered.",
+);
+pub(super) const ANSWERS_READ: Metric = Metric::counter(
+    "namewall_answers_read_total",
+    "Answers to pods with a rule by name that were read, since nothing was known of them; the others opened nothing new.",
 );
 pub(super) const ANSWERS_LEARNED: Metric =
     Metric::counter("namewall_answers_learned_total", "Answers that opened or renewed something.");
@@ -208,6 +217,11 @@ pub(super) const DENIALS_LOST: Metric = Metric::counter(
     "namewall_denials_lost_total",
     "Lines about denied packets that the kernel dropped, since they were not read in time.",
 );
+pub(super) const DENIAL_LOG_FAILURES: Metric = Metric::counter(
+    "namewall_denial_log_failures_total",
+    "Times that the kernel's log of denied packets could not be read or opened. It is opened again; lines of the time \
+     between are in no other count.",
+);
 
 /// All of them. An agent of a cluster has those of `namewall-kubernetes` as well.
 pub const METRICS: &[&Metric] = &[
@@ -243,6 +257,8 @@ pub const METRICS: &[&Metric] = &[
     &ADDRESSES_OVER_BOUND,
     &RECENT_FORGOTTEN,
     &ORIGINS_FORGOTTEN,
+    &LEASES_NOT_STORED,
+    &ANSWERS_READ,
     &ANSWERS_LEARNED,
     &QUERIES,
     &QUERIES_REFUSED,
@@ -266,5 +282,6 @@ pub const METRICS: &[&Metric] = &[
     &UPSTREAM_FAILURES,
     &DENIALS,
     &DENIALS_LOST,
+    &DENIAL_LOG_FAILURES,
     &CALLERS_REFUSED,
 ];

@@ -63,6 +63,23 @@ impl ClusterSettings {
     }
 }
 
+/// How long and for what a cluster is waited for.
+#[derive(Clone, Copy)]
+pub struct WaitForCluster<'a> {
+    pub signals: &'a dyn Signals,
+    pub health: &'a Health,
+    /// The Node that this machine is.
+    pub node: Option<&'a str>,
+    /// Whether rules of an earlier process are in the kernel.
+    pub has_rules: &'a dyn Fn() -> bool,
+}
+
+impl std::fmt::Debug for WaitForCluster<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WaitForCluster").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
 #[derive(Debug)]
 pub struct ClusterSource {
     watch: Watch,
@@ -121,12 +138,20 @@ impl ClusterSource {
     }
 
     /// Waits until all of the cluster is known, or for a while if an earlier process has stored all of it. False if a
-    /// signal ended it. Until then nothing changes in the kernel: policies that are not known yet would be missing.
-    pub fn wait_until_known(&mut self, signals: &dyn Signals, health: &Health) -> bool {
+    /// signal ended it. Until then nothing changes in the kernel: policies that are not known yet would be missing. If
+    /// an earlier process has stored all but the pods, and the kernel `has_rules` of none, as after a reboot, the pods
+    /// of this node are closed until the cluster is known.
+    pub fn wait_until_known(&mut self, wait: &WaitForCluster<'_>) -> bool {
+        let WaitForCluster { signals, health, node, has_rules } = *wait;
         while self.watch.wait_until_known(TICK).is_err() {
             health.turn();
             self.logged.log(self.watch.trouble(), self.clock.now());
-            if self.stand_in.is_due(self.clock.now()) {
+            let opens_unknown = self.settings.opens_unknown;
+            let close = |store: &Store| {
+                let closes_any = node.is_some_and(|node| !pod_cidrs(store, node).is_empty());
+                closes_any && !opens_unknown && !has_rules()
+            };
+            if self.stand_in.is_due(self.clock.now(), close) {
                 return true;
             }
             if signals.wait(Duration::ZERO) == Some(Signal::Stop) {
@@ -375,7 +400,7 @@ impl LoggedTrouble {
     }
 }
 
-fn pod_cidrs(store: &Store, node: &str) -> Vec<Cidr> {
+pub(super) fn pod_cidrs(store: &Store, node: &str) -> Vec<Cidr> {
     let key = Key { namespace: "".into(), name: node.into() };
     let document = store.get(&NODE, &key);
     let spec = document.as_ref().and_then(|document| document.node.get("spec"));

@@ -7,7 +7,7 @@ pub mod look;
 mod stand_in;
 mod storage;
 
-pub use cluster::{ClusterSettings, ClusterSource};
+pub use cluster::{ClusterSettings, ClusterSource, WaitForCluster};
 pub use files::{FileSettings, Files};
 pub(crate) use storage::{StorageError, WriteHow, read_file, second_file, write_file};
 pub use storage::{StorageSettings, StorageStatus};

@@ -17,7 +17,8 @@ const LISTED_WITHIN: Duration = Duration::from_secs(10);
 const FACTS_EVERY: Duration = Duration::from_secs(5);
 const FACTS_A_SECOND: usize = 2_000;
 /// With more of them none is stored: they would take tens of megabytes of an agent's memory. Policies are stored all
-/// the same, but a cluster without its pods is not enforced in place of the API server's.
+/// the same. Without its pods a cluster is enforced in place of the API server's only where nothing else is enforced:
+/// then all of the node's pods are unknown, and closed.
 const MOST_FACTS: usize = 20_000;
 
 /// The stored objects of a cluster.
@@ -26,6 +27,8 @@ pub(crate) struct StandIn {
     storage: Storage,
     /// What an earlier process has stored, until the cluster is known.
     store: Option<Store>,
+    /// Whether it has no pods and the like, since there were too many.
+    lacks_facts: bool,
     /// Whether it is enforced.
     is_enforced: bool,
     waiting_since: Option<Instant>,
@@ -59,7 +62,8 @@ impl StandIn {
             Ok(store) => {
                 watch.with_store_mut(|known| known.adopt(&stored.entries));
                 // Every cluster has pods or Services, if only that of its API server.
-                own.store = Some(store).filter(Store::has_facts);
+                own.lacks_facts = !store.has_facts();
+                own.store = Some(store);
             }
             Err(error) => own.lose(error.to_string()),
         }
@@ -72,14 +76,27 @@ impl StandIn {
         self.store = None;
     }
 
-    /// True if the stored objects are to be enforced, since the cluster has not been listed in time.
-    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+    /// True if the stored objects are to be enforced, since the cluster has not been listed in time. Without pods that
+    /// depends on whether they would close anything that is open: they `close` addresses of this node without a pod, if
+    /// no rules are in the kernel.
+    pub(crate) fn is_due(&mut self, now: Instant, close: impl FnOnce(&Store) -> bool) -> bool {
         let since = *self.waiting_since.get_or_insert(now);
-        self.is_enforced = self.store.is_some() && now.since(since) >= LISTED_WITHIN;
+        let Some(store) = self.store.as_ref().filter(|_| now.since(since) >= LISTED_WITHIN) else { return false };
+        self.is_enforced = !self.lacks_facts || close(store);
         if self.is_enforced {
-            warn!("the API server cannot be listed; the stored objects are enforced until it can");
+            warn!("{}", self.about_standing_in());
         }
         self.is_enforced
+    }
+
+    fn about_standing_in(&self) -> &'static str {
+        if self.lacks_facts {
+            "the API server has not been listed since the start, no pods are stored and no rules were in the kernel: \
+             all pods of this node are closed until it can be listed"
+        } else {
+            "the API server has not been listed since the start; what an earlier process has stored is enforced until \
+             it can"
+        }
     }
 
     /// The objects to enforce in place of the cluster's, while that is not known.
@@ -150,10 +167,7 @@ impl StandIn {
 
     pub(crate) fn status(&self) -> StorageStatus {
         let status = self.storage.status();
-        let stands_in = self.is_enforced.then(|| {
-            "the API server has not been listed since the start; what an earlier process has stored is enforced"
-                .to_owned()
-        });
+        let stands_in = self.is_enforced.then(|| self.about_standing_in().to_owned());
         let left_out = self.too_many.map(about_left_out);
         StorageStatus { lost: self.lost.clone().or(status.lost.clone()), left_out, stands_in, ..status }
     }
@@ -163,7 +177,8 @@ impl StandIn {
 fn about_left_out(count: usize) -> String {
     format!(
         "{count} pods, Services and EndpointSlices are not stored, since {MOST_FACTS} is the most; policies, nodes and \
-         namespaces are. An agent that starts without an API server waits for it, with the kernel's rules as they are"
+         namespaces are. An agent that starts without an API server waits for it, with the kernel's rules as they are; \
+         where there are none, it closes the node's pods"
     )
 }
 
@@ -176,6 +191,7 @@ fn uid(store: &Store) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cluster::pod_cidrs;
     use super::*;
     use namewall_cluster::Settings;
     use namewall_cluster::kinds::{Kind, NETWORK_POLICY, NODE, POD};
@@ -258,14 +274,19 @@ mod tests {
         Instant(Duration::from_secs(seconds))
     }
 
+    /// After a reboot: no rules are in the kernel.
+    fn close(_: &Store) -> bool {
+        true
+    }
+
     #[test]
     fn s10_3_without_an_api_server_the_stored_cluster_is_enforced_until_it_is_listed() {
         let mut world = World::new("away");
         assert_eq!(world.read(), (1, 0));
         let (watch, mut stand_in) = world.agent(false);
-        assert!(!watch.is_known() && !stand_in.is_due(after(1)) && !stand_in.is_due(after(10)));
+        assert!(!watch.is_known() && !stand_in.is_due(after(1), close) && !stand_in.is_due(after(10), close));
         assert!(stand_in.stands_in().is_none(), "the server has its time");
-        assert!(stand_in.is_due(after(11)));
+        assert!(stand_in.is_due(after(11), |_| panic!("its pods are stored")));
         let store = stand_in.store().expect("it stands in");
         let read = store.read(&Settings::default()).lowered.snapshot;
         assert_eq!((read.policies.len(), read.pod_count()), (1, 1));
@@ -289,6 +310,46 @@ mod tests {
     }
 
     #[test]
+    fn s10_3_an_object_that_is_damaged_in_any_way_keeps_its_last_good_version() {
+        let expression = json!({"matchExpressions": [{"key": "app", "operator": "Like"}]});
+        for (what, damaged) in [
+            ("a misspelt field", policy(json!({"podSelecter": {}}))),
+            ("a selector that is text", policy(json!({"podSelector": "db"}))),
+            ("rules that are text", policy(json!({"podSelector": {}, "ingress": "all"}))),
+            ("an unknown operator", policy(json!({"podSelector": expression}))),
+            ("an unknown policy type", policy(json!({"podSelector": {}, "policyTypes": ["Ingres"]}))),
+            ("a spec that is text", policy(json!("none"))),
+            ("a port that is none", policy(json!({"podSelector": {}, "ingress": [{"ports": [{"port": 70_000}]}]}))),
+        ] {
+            let mut world = World::new("damaged");
+            // While an agent runs.
+            let (mut watch, mut stand_in) = world.agent(true);
+            stand_in.end(&watch);
+            let mut read = |world: &mut World| {
+                world.simulation.run_for(Duration::from_secs(5));
+                let (read, ()) = watch.read_with(&Settings::default(), |store| stand_in.note(store, after(1)));
+                stand_in.keep();
+                (read.lowered.snapshot.policies.len(), read.kept.len())
+            };
+            assert_eq!(read(&mut world), (1, 0), "{what}");
+            world.put(&NETWORK_POLICY, damaged.clone());
+            assert_eq!(read(&mut world), (1, 1), "{what}");
+            drop((watch, stand_in));
+            // In the agents after it, of which the second has never seen the good one.
+            assert_eq!([world.read(), world.read()], [(1, 1), (1, 1)], "{what}");
+            // The server is away.
+            let (_watch, mut stand_in) = world.agent(false);
+            assert!(!stand_in.is_due(after(1), close) && stand_in.is_due(after(11), close));
+            let stored = stand_in.store().expect("it stands in").read(&Settings::default());
+            // What is stored is the good one.
+            assert_eq!((stored.lowered.snapshot.policies.len(), stored.kept.len()), (1, 0), "{what}");
+            drop(stand_in);
+            world.put(&NETWORK_POLICY, policy(json!({"podSelector": {}})));
+            assert_eq!(world.read(), (1, 0), "{what}: it is mended");
+        }
+    }
+
+    #[test]
     fn s10_3_the_objects_of_another_cluster_do_not_count() {
         let mut world = World::new("other");
         assert_eq!(world.read(), (1, 0));
@@ -307,7 +368,7 @@ mod tests {
     fn s10_3_before_an_agent_has_stored_anything_it_waits_for_the_api_server() {
         let mut world = World::new("first");
         let (_watch, mut stand_in) = world.agent(false);
-        assert!(!stand_in.is_due(after(1)) && !stand_in.is_due(after(1_000)));
+        assert!(!stand_in.is_due(after(1), close) && !stand_in.is_due(after(1_000), close));
     }
 
     #[test]
@@ -327,6 +388,21 @@ mod tests {
         assert_eq!(read(&mut stand_in, after(60)), Some(2), "a policy and a namespace");
         let told = stand_in.status().left_out.expect("status says so");
         assert!(told.starts_with("20001 pods, Services and EndpointSlices are not stored"), "{told}");
+        world.put(&NODE, json!({"metadata": {"name": "n1"}, "spec": {"podCIDRs": ["10.0.0.0/24"]}}));
+        world.simulation.run_for(Duration::from_secs(5));
+        watch.read_with(&Settings::default(), |store| stand_in.note(store, after(120)));
+        stand_in.keep();
+        drop((watch, stand_in));
+        // The next agent starts without an API server. It lets rules be that are in the kernel.
+        let (_watch, mut stand_in) = world.agent(false);
+        assert!(!stand_in.is_due(after(200), close) && !stand_in.is_due(after(211), |_| false));
+        assert!(stand_in.store().is_none() && stand_in.status().stands_in.is_none());
+        // After a reboot there are none. Of the node's addresses no pod is known, so that all of them are closed.
+        assert!(stand_in.is_due(after(212), |store| pod_cidrs(store, "n1") == ["10.0.0.0/24".parse().unwrap()]));
+        let read = stand_in.store().expect("it stands in").read(&Settings::default()).lowered.snapshot;
+        assert_eq!((read.policies.len(), read.pod_count(), read.nodes.len()), (1, 0, 1));
+        let told = stand_in.status().stands_in.expect("status says so");
+        assert!(told.contains("all pods of this node are closed"), "{told}");
     }
 
     #[test]

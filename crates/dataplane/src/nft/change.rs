@@ -137,6 +137,9 @@ impl<'a> Change<'a> {
                 }
             }
         }
+        // The kernel looks for a set by its name through all that were made before it, and a lease is written while an
+        // answer waits.
+        change.new_sets.sort_by_key(|spec| spec.name != set::LEASE.0 && spec.name != set::LEASE.1);
         change
     }
 

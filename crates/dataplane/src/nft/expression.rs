@@ -2,6 +2,9 @@
 //! can be written for the kernel and read back from it, so that what the
 //! kernel has can be compared with what was meant.
 
+// What is read back may be of another program, or of another version: it must not make this code panic.
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
 use super::wire::{self, LIST_ELEMENT, data};
 use crate::netlink::{Attributes, Messages};
 
@@ -376,7 +379,7 @@ impl Expression {
 /// The kernel may call a register by the older name of its sixteen bytes.
 fn normal(register: u32) -> u32 {
     match register {
-        1..=4 => FIRST + (register - 1) * 4,
+        1..=4 => register.saturating_sub(1).saturating_mul(4).saturating_add(FIRST),
         other => other,
     }
 }
@@ -400,6 +403,7 @@ pub(crate) fn family_number(v4: bool) -> u8 {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use super::*;
     use crate::netlink::Received;

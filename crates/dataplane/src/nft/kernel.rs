@@ -629,6 +629,10 @@ impl FollowDenials for DenialLog {
     fn wait(&mut self) -> Result<Told, NftError> {
         Self::wait(self).map_err(NftError::Denials)
     }
+
+    fn reopen(&mut self) -> Result<(), NftError> {
+        Self::reopen(self).map_err(NftError::Denials)
+    }
 }
 
 fn by_set(placed: &[Placed]) -> BTreeMap<&'static str, Vec<&Element>> {

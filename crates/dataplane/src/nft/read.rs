@@ -1,5 +1,8 @@
 //! Reading a table back from the kernel.
 
+// What is read back may be of another program, or of another version: it must not make this code panic.
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
 use super::batch::{cut_comment, fixed, read_comment};
 use super::change::ExistingTable;
 use super::elements::Elements;
@@ -246,9 +249,9 @@ pub(crate) fn read_keys_at(
 
 fn read_lease(of: Attributes<'_>) -> Option<Found> {
     let key = of.nested(element::KEY).get(data::VALUE)?;
-    let (numbers, address) = key.split_at_checked(8)?;
-    let number = |at: usize| Some(u32::from_ne_bytes(numbers.get(at..at + 4)?.try_into().ok()?));
-    let group = u64::from(number(0)?) << 32 | u64::from(number(4)?);
+    let ([a, b, c, d, e, f, g, h], address) = key.split_first_chunk::<8>()?;
+    let number = |bytes| u64::from(u32::from_ne_bytes(bytes));
+    let group = number([*a, *b, *c, *d]) << 32 | number([*e, *f, *g, *h]);
     let left = of.u64(element::EXPIRATION).or(of.u64(element::TIMEOUT))?;
     let address = read_address(address)?;
     let note = of.get(element::USERDATA).and_then(read_comment).and_then(LeaseNote::read);

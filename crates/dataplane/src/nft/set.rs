@@ -1,6 +1,9 @@
 //! The sets and maps of the table, and their elements. `catalog` has the names of
 //! those that every table has.
 
+// What is read back may be of another program, or of another version: it must not make this code panic.
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
 mod catalog;
 
 pub use catalog::*;
@@ -301,9 +304,14 @@ impl Key {
     }
 
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
+        self.bytes.get(..usize::from(self.length)).unwrap_or_default()
     }
 
+    #[allow(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        reason = "fields of ours fit, others are checked"
+    )]
     fn with(mut self, more: &[u8]) -> Self {
         let start = usize::from(self.length);
         self.bytes[start..start + more.len()].copy_from_slice(more);
@@ -349,6 +357,7 @@ impl fmt::Debug for Key {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use super::*;
 

@@ -64,7 +64,7 @@ counters! {
     caseless,
     /// Answers that could not be read; passed on, and nothing learned.
     unreadable,
-    /// Answers whose names could not be opened in time: SERVFAIL (S6.6).
+    /// Answers whose addresses could not be opened, or not in time: SERVFAIL (S6.6).
     hold_failed,
     /// The same, passed on all the same since the settings say so.
     hold_released,

@@ -192,19 +192,22 @@ impl<L: Learn> LoopState<L> {
     /// Runs the engine until the server stops, or somebody else runs it.
     fn lead<'a>(&'a self, mut engine: MutexGuard<'a, Engine<L>>) {
         while !self.is_stopped.load(Ordering::SeqCst) {
-            if engine.turn().is_err() {
+            let has_failed = engine.turn().is_err();
+            if has_failed {
                 // Nothing the engine waits for can fail for good; not to spin is all there is to do.
                 std::thread::sleep(Duration::from_millis(10));
             }
             self.turns.fetch_add(1, Ordering::SeqCst);
-            if self.retires.load(Ordering::SeqCst) {
+            let retires = self.retires.load(Ordering::SeqCst);
+            if retires {
                 engine.retire();
             }
-            self.take_change(&mut engine);
+            let has_changed = self.take_change(&mut engine);
             let done = std::mem::take(&mut *lock(&self.done));
-            if !done.is_empty() {
-                done.iter().for_each(|(tickets, result)| engine.release(tickets, result));
-                // Before they are no longer counted as under way, and before the next commit.
+            done.iter().for_each(|(tickets, result)| engine.release(tickets, result));
+            // A turn ends with it, so that it is only needed after what came since. Before answers are no longer
+            // counted as under way, and before the next commit.
+            if has_failed || retires || has_changed || !done.is_empty() {
                 let _ = engine.finish();
             }
             *lock(&self.counters) = engine.counters();
@@ -219,7 +222,6 @@ impl<L: Learn> LoopState<L> {
             let is_busy = || self.committing.load(Ordering::SeqCst) != 0 || self.learner.is_busy();
             let must_commit = engine.must_commit();
             if !must_commit || is_busy() {
-                let _ = engine.finish();
                 // Answers wait for another thread: for its commit, or for the lock that it has or wants. On a core that
                 // both share, it may not run until this one has used up its time slice, which in the real-time class is
                 // as long as answers may wait.
@@ -245,9 +247,10 @@ impl<L: Learn> LoopState<L> {
         }
     }
 
-    fn take_change(&self, engine: &mut Engine<L>) {
+    /// True if there was one.
+    fn take_change(&self, engine: &mut Engine<L>) -> bool {
         let mut changed = lock(&self.changed);
-        let Some(Change { settings, loads, chain, sockets }) = changed.take() else { return };
+        let Some(Change { settings, loads, chain, sockets }) = changed.take() else { return false };
         if let Some(sockets) = sockets {
             engine.move_to(&settings, sockets);
         }
@@ -255,6 +258,7 @@ impl<L: Learn> LoopState<L> {
         if chain.is_some() {
             engine.set_chain(chain);
         }
+        true
     }
 
     fn commit(&self, batch: &mut L::Batch) -> Result<(), LearnError> {

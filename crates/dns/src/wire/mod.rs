@@ -18,7 +18,7 @@ pub use edns::Edns;
 pub use header::{HEADER, Header, Rcode};
 pub use name::Name;
 pub use question::{Question, RecordType};
-pub use records::{Record, Section, records};
+pub use records::{Record, Section, each_record, records};
 
 /// Why bytes are no message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -36,12 +36,18 @@ impl Record<'_> {
 
 /// All of them, in their order. What is left behind the last is not looked at.
 pub fn records(message: &[u8]) -> Result<Vec<Record<'_>>, WireError> {
+    let mut records = Vec::new();
+    each_record(message, |record| records.push(record))?;
+    Ok(records)
+}
+
+/// Visits all of them, in their order.
+pub fn each_record<'a>(message: &'a [u8], mut visit: impl FnMut(Record<'a>)) -> Result<(), WireError> {
     let header = Header::read(message)?;
     let mut at = HEADER;
     for _ in 0..header.questions {
         at = Name::skip(message, at)?.saturating_add(Question::AFTER_NAME);
     }
-    let mut records = Vec::new();
     let sections = [(Section::Answer, 6), (Section::Authority, 8), (Section::Additional, 10)];
     for (section, count) in sections {
         for _ in 0..u16_at(message, count)? {
@@ -51,8 +57,8 @@ pub fn records(message: &[u8]) -> Result<Vec<Record<'_>>, WireError> {
             let ttl = u32_at(message, fields.ttl)?;
             at = fields.end(message)?;
             let data = message.get(fields.data..at).ok_or(WireError::Short)?;
-            records.push(Record { section, owner, kind, class, ttl, ttl_at: fields.ttl, data });
+            visit(Record { section, owner, kind, class, ttl, ttl_at: fields.ttl, data });
         }
     }
-    Ok(records)
+    Ok(())
 }

@@ -1,6 +1,9 @@
 //! Answers held until what they open is open (S6.6, S6.7).
 
-use crate::stub::{Client, Upstream, answer, eventually, id, on_schedule, query, serve, settings};
+use crate::stub::{
+    Client, TEST_TIMEOUT, Upstream, answer, connect, eventually, id, on_schedule, query, read_message, serve, settings,
+    write_message,
+};
 use namewall_dns::wire::{Header, Rcode};
 use namewall_dns::{Answer, Learn, LearnError, OnLearnTimeout, Opens, Settings};
 use std::collections::HashSet;
@@ -153,6 +156,39 @@ fn s6_6_beyond_the_hold_limit_the_client_gets_servfail_and_others_do_not_wait() 
         let reply = client.ask(&query(4, "learned.example.com")).unwrap();
         Header::read(&reply).unwrap().rcode == Rcode::NO_ERROR
     });
+}
+
+#[test]
+fn s6_6_what_the_kernel_refuses_to_open_is_servfail_and_counted() {
+    let (upstream, slow) = (upstream(), Arc::new(Slow::default()));
+    slow.fails.store(true, Ordering::SeqCst);
+    // The failure alone decides, not the hold limit.
+    let server = serve(Settings { hold_limit: TEST_TIMEOUT * 2, ..settings(&[&upstream]) }, slow.clone());
+    let client = Client::of(&server);
+    let questions = [1, 2, 3].map(|number| query(number, &format!("l{number}.example.com")));
+    questions.iter().for_each(|question| assert!(client.0.send(question).is_ok()));
+    let mut failed = questions.each_ref().map(|_| client.receive().unwrap());
+    failed.sort();
+    for (reply, question) in failed.iter().zip(&questions) {
+        let header = Header::read(reply).unwrap();
+        assert_eq!((header.id, header.rcode, header.answers), (id(question), Rcode::SERV_FAIL, 0));
+        assert_eq!(reply[12..], question[12..], "the question is repeated, and nothing of the answer");
+    }
+    let mut stream = connect(&server);
+    write_message(&mut stream, &query(4, "l4.example.com")).unwrap();
+    let reply = read_message(&mut stream).unwrap();
+    assert_eq!((id(&reply), Header::read(&reply).unwrap().rcode), (4, Rcode::SERV_FAIL));
+    let counted = || (server.counters().hold_failed, server.counters().hold_released);
+    eventually(|| counted() == (4, 0));
+    assert!(slow.open.lock().unwrap().is_empty());
+    // What opens nothing is not concerned.
+    let reply = client.ask(&query(5, "any.example.com")).unwrap();
+    assert_eq!(Header::read(&reply).unwrap().rcode, Rcode::NO_ERROR);
+    slow.fails.store(false, Ordering::SeqCst);
+    let reply = client.ask(&query(6, "l6.example.com")).unwrap();
+    assert_eq!(Header::read(&reply).unwrap().rcode, Rcode::NO_ERROR);
+    eventually(|| server.counters().under_way == 0);
+    assert_eq!(counted(), (4, 0));
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //! that says what every connection must show (`make soak`).
 //!
 //! Policies, labels and names change; files break; the process is killed, paused,
-//! restarted and taken over; the upstream falls silent; disk, table of connections
-//! and memory are full; clocks jump. All of it follows from one seed: `SEED=7 SECONDS=1800 cargo test -p namewall --features system --test soak`
+//! restarted and taken over; the upstream falls silent, fails, is late and has forged
+//! replies before its own; disk, table of connections and memory are full; clocks
+//! jump. Each of these happens in every run. All of it follows from one seed: `SEED=7 SECONDS=1800 cargo test -p namewall --features system --test soak`
 //! repeats a run. While the state changes from one to the next, a connection that
 //! both allow must be open, and one that both deny must be silent.
 
@@ -19,15 +20,16 @@ mod resources;
 #[path = "../world/mod.rs"]
 mod world;
 
-use action::Action;
+use action::{Action, KINDS};
 use namewall_sandbox::ensure_rights;
 use namewall_testbed::{Dice, give_up};
 use node::Node;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 /// How long it runs if `SECONDS` is not set, and the fewest steps. A slow machine takes longer for these.
-const SECONDS: u64 = 240;
+const SECONDS: u64 = 300;
 const STEPS: usize = 60;
 /// The last actions, which a failure shows.
 const SHOWN: usize = 12;
@@ -43,8 +45,16 @@ fn main() {
     let mut done: Vec<Action> = Vec::new();
     let began = Instant::now();
     let mut reported = began;
-    while began.elapsed() < seconds || done.len() < STEPS {
-        let action = Action::random(&mut dice, &node.model);
+    let mut kinds = BTreeMap::from(KINDS.map(|kind| (kind, 0)));
+    loop {
+        let is_missing = |kind: &str| kinds[kind] == 0;
+        let action = if began.elapsed() < seconds || done.len() < STEPS {
+            Action::random(&mut dice, &node.model)
+        } else if KINDS.into_iter().any(is_missing) {
+            Action::wanted(&mut dice, &node.model, is_missing)
+        } else {
+            break;
+        };
         done.push(action.clone());
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| node.step(&action))) {
             eprintln!("step {} of seed {seed} failed; the last actions:", done.len());
@@ -55,6 +65,7 @@ fn main() {
             eprintln!("the log:\n{}", lines[lines.len().saturating_sub(4 * SHOWN)..].join("\n"));
             resume_unwind(panic);
         }
+        *kinds.entry(action.kind()).or_default() += 1;
         if reported.elapsed() > Duration::from_secs(60) {
             println!("{} s, {} steps; {}", began.elapsed().as_secs(), done.len(), node.resources);
             reported = Instant::now();
@@ -67,6 +78,8 @@ fn main() {
         node.tally,
         node.resources
     );
+    println!("{kinds:?}");
+    assert_eq!(kinds.len(), KINDS.len(), "a kind of action is not listed");
     node.resources.check();
     let tally = &node.tally;
     assert!(tally.open > 100 && tally.silent > 100 && tally.kept > 0 && tally.cut > 0, "too little was seen");

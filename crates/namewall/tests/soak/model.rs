@@ -6,6 +6,7 @@
 //! **possible**: the name was answered, and a rule that allows it came later. A connection must be
 //! open if the sure leases open it, and silent if even the possible ones do not.
 
+use crate::action::UpstreamFault;
 use crate::policy::{self, NAMES, Policy};
 use namewall_cluster as cluster;
 use namewall_policy::domain::{DomainPattern, RulePattern};
@@ -60,7 +61,7 @@ pub(crate) struct Model {
     pub(crate) broken: BTreeSet<usize>,
     /// Which of its two hosts each name has now.
     pub(crate) zones: [usize; NAMES.len()],
-    pub(crate) is_upstream_silent: bool,
+    pub(crate) upstream_fault: Option<UpstreamFault>,
     pub(crate) is_disk_full: bool,
     /// New connections, questions among them, may get no answer; none that is denied opens.
     pub(crate) is_table_full: bool,
@@ -79,7 +80,7 @@ impl Model {
             slots: std::array::from_fn(|_| None),
             broken: BTreeSet::new(),
             zones: [0; NAMES.len()],
-            is_upstream_silent: false,
+            upstream_fault: None,
             is_disk_full: false,
             is_table_full: false,
             jumped: 0,

@@ -1,7 +1,7 @@
 //! The node under test: `namewall run` as a process in a sandbox, its files, and
 //! the probes that show what it enforces.
 
-use crate::action::{Action, Damage, Interruption};
+use crate::action::{Action, Damage, Interruption, UpstreamFault};
 use crate::faults::{Clocks, MemoryLimit, fill_connections, free_connections};
 use crate::model::{Expected, Model, PODS, PORT, Pair};
 use crate::policy;
@@ -14,6 +14,7 @@ use namewall_scenario::Scenario;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,6 @@ use std::time::{Duration, Instant};
 const DEADLINE: Duration = Duration::from_secs(90);
 /// On a busy machine a packet can be late: a probe that must be open is repeated this often.
 const REPEATS: usize = 10;
-const PAUSE: Duration = Duration::from_millis(700);
 /// How long a process with too little memory is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SERVER: &str = "203.0.113.53:53";
@@ -71,7 +71,7 @@ impl Node {
         std::fs::create_dir_all(&source).unwrap();
         std::fs::write(source.join("cluster.yaml"), policy::cluster(&model.colors)).unwrap();
         std::fs::write(source.join("policies.yaml"), policy::ALWAYS).unwrap();
-        std::fs::write(source.join("scenario.yaml"), policy::zones(&model.zones, false)).unwrap();
+        std::fs::write(source.join("scenario.yaml"), policy::zones(&model.zones, None)).unwrap();
         let mut world = World::of("soak", &source);
         std::fs::remove_dir_all(&source).unwrap();
         let pods = (0..PODS).map(|pod| policy::address(pod).parse().unwrap());
@@ -155,12 +155,14 @@ impl Node {
                 self.model.zones[*name] = 1 - self.model.zones[*name];
                 self.serve_names();
             }
-            Action::SilenceUpstream => {
-                self.model.is_upstream_silent = true;
+            Action::BreakUpstream(fault) => {
+                self.model.upstream_fault = Some(*fault);
                 self.serve_names();
+                // A fault that no question meets shows nothing.
+                self.look_up(0, 0);
             }
             Action::RestoreUpstream => {
-                self.model.is_upstream_silent = false;
+                self.model.upstream_fault = None;
                 self.serve_names();
             }
             Action::Interrupt(how) => self.interrupt(*how),
@@ -189,7 +191,7 @@ impl Node {
 
     fn serve_names(&mut self) {
         let file = self.world.folder.join("scenario.yaml");
-        std::fs::write(&file, policy::zones(&self.model.zones, self.model.is_upstream_silent)).unwrap();
+        std::fs::write(&file, policy::zones(&self.model.zones, self.model.upstream_fault)).unwrap();
         std::fs::copy(self.world.folder.join("manifests/cluster.yaml"), self.world.folder.join("cluster.yaml"))
             .unwrap();
         let zones = Scenario::load(&file).unwrap().zones;
@@ -200,11 +202,12 @@ impl Node {
         let ask = lookup(SERVER, policy::NAMES[name]);
         let once = || self.world.answered(&policy::address(pod), std::slice::from_ref(&ask)) == 1;
         self.tally.lookups += 1;
-        if self.model.is_upstream_silent {
+        let fault = self.model.upstream_fault;
+        if matches!(fault, Some(UpstreamFault::Silent | UpstreamFault::Servfail)) {
             assert!(!once(), "an answer without an upstream");
             return;
         }
-        if self.model.is_table_full {
+        if self.model.is_table_full || fault == Some(UpstreamFault::Late) {
             match once() {
                 true => self.model.answered(pod, name),
                 false => self.model.may_have_asked(pod, name),
@@ -220,16 +223,16 @@ impl Node {
     }
 
     fn interrupt(&mut self, how: Interruption) {
-        if how != Interruption::Paused {
-            self.model.restarted();
+        if let Interruption::Paused { milliseconds } = how {
+            self.process.signal(Signal::SIGSTOP);
+            thread::sleep(Duration::from_millis(milliseconds));
+            self.process.signal(Signal::SIGCONT);
+            self.wait_until_alive();
+            return;
         }
+        self.model.restarted();
         match how {
-            Interruption::Paused => {
-                self.process.signal(Signal::SIGSTOP);
-                thread::sleep(PAUSE);
-                self.process.signal(Signal::SIGCONT);
-                return;
-            }
+            Interruption::Paused { .. } => {}
             Interruption::Terminated => self.end(Signal::SIGTERM),
             Interruption::Killed => self.end(Signal::SIGKILL),
             Interruption::Starved { megabytes } => self.starve(megabytes),
@@ -261,6 +264,22 @@ impl Node {
             false => self.end(Signal::SIGKILL),
         }
         self.memory.set(MEMORY_MB);
+    }
+
+    /// Waits until the kernel takes pods' questions to the process again: after a long pause it leaves them alone, and
+    /// nobody learns what such a question is answered.
+    fn wait_until_alive(&self) {
+        let is_alive = || {
+            let mut list = Command::new("nft");
+            list.args(["list", "set", "inet", "namewall", "alive"]);
+            let output = self.world.sandbox.node(NODE).unwrap().enter(|| list.output()).unwrap().expect("nft runs");
+            String::from_utf8_lossy(&output.stdout).contains("elements")
+        };
+        let began = Instant::now();
+        while !is_alive() {
+            assert!(began.elapsed() < DEADLINE, "the kernel is never told that the process lives");
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     fn end(&mut self, signal: Signal) {
@@ -298,7 +317,7 @@ impl Node {
             Action::FreeDisk => Box::new(|status| status["storage"]["failure"].is_null()),
             Action::LookUp { .. }
             | Action::Move { .. }
-            | Action::SilenceUpstream
+            | Action::BreakUpstream(_)
             | Action::RestoreUpstream
             | Action::FillDisk
             | Action::FillConnections

@@ -1,5 +1,6 @@
 //! The policies that the soak applies: random ones, as manifests.
 
+use crate::action::UpstreamFault;
 use namewall_policy::domain::{DomainName, DomainPattern, Wildcard};
 use namewall_testbed::Dice;
 use std::fmt::Write as _;
@@ -154,10 +155,18 @@ pub(crate) fn domain(name: usize) -> DomainName {
 /// A scenario must have a probe; nobody plays this one.
 const PROBE: &str = "steps:\n- probe:\n  - east/p0 -> 203.0.113.53:53/UDP: allow";
 
-/// The scenario file whose zones the DNS server has: where each name is now, and whether the server answers.
-pub(crate) fn zones(at: &[usize], is_silent: bool) -> String {
+/// The scenario file whose zones the DNS server has: where each name is now, and what is wrong with the server.
+pub(crate) fn zones(at: &[usize], fault: Option<UpstreamFault>) -> String {
     let mut text = String::from("name: soak\ntopology:\n  manifests: [cluster.yaml]\n  dns:\n    servers: ");
-    let _ = writeln!(text, "{{203.0.113.53: {{silent: {is_silent}}}}}\n    zones:");
+    let server = match fault {
+        None => "",
+        Some(UpstreamFault::Silent) => "silent: true",
+        Some(UpstreamFault::Servfail) => "rcode: SERVFAIL",
+        Some(UpstreamFault::WrongId) => "spoof: [id]",
+        // A question is asked three times, and a second is waited for each.
+        Some(UpstreamFault::Late) => "slow: 1200ms",
+    };
+    let _ = writeln!(text, "{{203.0.113.53: {{{server}}}}}\n    zones:");
     for (name, host) in at.iter().enumerate() {
         let _ = writeln!(text, "      {}: {{A: [{}], ttl: 3600}}", NAMES[name], hosts(name)[*host]);
     }

@@ -125,7 +125,7 @@ impl Lifetimes {
     }
 
     /// What a TTL counts as. The maximum holds for the minimum, too.
-    fn counted(&self, ttl: Duration) -> Duration {
+    pub fn counted(&self, ttl: Duration) -> Duration {
         let ttl = if ttl.is_zero() { self.minimum } else { ttl };
         ttl.min(self.maximum)
     }

@@ -99,7 +99,7 @@ impl LeaseStore {
 
     /// The patterns whose leases for an address had to make room (S6.5). Connections that they opened may still exist,
     /// and are not cut (S6.4).
-    pub fn evicted_at(&self, address: IpAddr) -> &[RulePattern] {
+    pub fn evicted_at(&self, address: IpAddr) -> impl Iterator<Item = &RulePattern> {
         self.evicted.at(address)
     }
 

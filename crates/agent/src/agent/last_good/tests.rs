@@ -2,13 +2,14 @@
 //! start, a reload, a take-over and after a kill, and so is the stored state. An
 //! error never makes the set of enforced policies smaller.
 
-use super::tests::config;
+use super::tests::{assert_samples, config};
 use super::*;
 use crate::signals::Signal;
 use crate::source::{FileSettings, Files, StorageSettings};
 use crate::testing::{DB, FakeMachine, NoLookups, PODS, WEB, ip};
 use namewall_dataplane::memory::Memory;
 use namewall_runtime::ManualClock;
+use namewall_telemetry::{Format, Metrics};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -258,6 +259,20 @@ fn s10_3_a_start_keeps_what_was_enforced_for_what_it_cannot_read() {
         // And so does the one after it, of which nobody has seen the good file.
         machine.run("third", vec![turn(|| machine.assert_told("third", damage))]);
         assert_eq!(machine.enforced(), damage.enforced(), "{damage:?}, the second time");
+    }
+}
+
+#[test]
+fn s10_3_what_is_kept_is_counted() {
+    let machine = Machine::new("counted");
+    machine.enforce();
+    let signals = Turns::new(Vec::new());
+    for (damage, kept) in [(Damage::Nothing, 0), (Damage::NoByte, 1), (Damage::Nothing, 0)] {
+        damage.apply(&machine.policies());
+        let agent = machine.start("counted", &signals).expect("it starts");
+        let text = Metrics::new(vec![Box::new(agent.metrics())]).text(Format::Prometheus);
+        assert_samples(&text, &[&format!("namewall_objects_kept {kept}")]);
+        agent.run(&signals).expect("it ends");
     }
 }
 

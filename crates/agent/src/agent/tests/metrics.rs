@@ -7,7 +7,7 @@ fn scrape(agent: &Agent<'_, Script, Memory>) -> String {
     Metrics::new(vec![Box::new(agent.metrics())]).text(Format::Prometheus)
 }
 
-pub(super) fn assert_samples(text: &str, samples: &[&str]) {
+pub(in crate::agent) fn assert_samples(text: &str, samples: &[&str]) {
     for sample in samples {
         assert!(text.lines().any(|line| line == *sample), "{sample} is missing:\n{text}");
     }

@@ -120,6 +120,7 @@ pub(super) fn purpose(set: &str) -> Option<&'static str> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic")]
 mod tests {
     use super::*;
 

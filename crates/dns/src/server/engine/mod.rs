@@ -52,7 +52,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_millis(50);
 const BUSY: u64 = 375;
 /// From the beginning of one turn to that of the next where many come; the kernel adds some fifty microseconds.
-const PACE: Duration = Duration::from_micros(150);
+const PACE: Duration = Duration::from_micros(250);
 /// Leases that are only extended are told to the kernel together: nobody waits for them. So long they wait at most,
 /// and no more of them than that.
 const EXTEND_WITHIN: Duration = Duration::from_millis(20);
@@ -337,7 +337,7 @@ impl<L: Learn> Engine<L> {
 
     /// To sleep and be woken costs more than all else that is done for a question. Where many come, turns are made
     /// at a pace, so that one serves the next questions and the answers to those before: a question and its answer wait
-    /// for up to 0.2 ms each. Where few come, nobody waits.
+    /// for up to 0.3 ms each. Where few come, nobody waits.
     fn gather(&mut self) {
         if self.now >= self.window.0 + WINDOW {
             self.is_busy = self.counters.queries - self.window.1 >= BUSY;

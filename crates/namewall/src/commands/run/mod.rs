@@ -17,8 +17,9 @@ use crate::cli::{self, Agent as AgentArgs, Run};
 use anyhow::Result;
 use namewall_agent::{
     Agent, AgentError, ClusterSettings, ClusterSource, FileSettings, Files, LiveQuestion, Running, Source, Start,
-    StorageSettings, ThisMachine,
+    StorageSettings, ThisMachine, WaitForCluster,
 };
+use namewall_dataplane::Dataplane as _;
 use namewall_dataplane::nft::{Nft, Settings as NftSettings};
 use namewall_dns::lookup::LookupThreads;
 use namewall_kubernetes::Connection;
@@ -73,7 +74,19 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
         warn!("{error:#}; it goes on without metrics and probes");
         Http::new([], NOT_READY)
     })?;
-    if !source.wait_until_known(&signals, http.health()) {
+    let table = options.config().table;
+    // Whoever cannot find out leaves the kernel as it is.
+    let has_rules = || {
+        let settings = NftSettings { table: table.clone(), ..NftSettings::default() };
+        Nft::open(settings).and_then(|mut nft| nft.is_enforcing()).unwrap_or(true)
+    };
+    let wait = WaitForCluster {
+        signals: &signals,
+        health: http.health(),
+        node: options.node.as_deref(),
+        has_rules: &has_rules,
+    };
+    if !source.wait_until_known(&wait) {
         return Ok(ExitCode::SUCCESS);
     }
     enforce(&args.firewall, source, http, &signals)

@@ -131,6 +131,13 @@ fn print_status(out: &mut impl Write, told: &Value) -> Result<()> {
         writeln!(out, "cut       {BAD}{} {what}{BAD:#}", told["cuts"]["forgotten"])?;
     }
     writeln!(out, "denied    {} packets were logged; a client that tries again counts again", told["denials"])?;
+    let log = &told["denialLog"];
+    if let Some(error) = log["error"].as_str() {
+        writeln!(out, "          {BAD}denials are not logged now: {error}{BAD:#}")?;
+    } else if count(&log["failures"]) > 0 {
+        let what = "times the kernel's log of denials failed; denials of those times were not logged";
+        writeln!(out, "          {WARN}{} {what}{WARN:#}", log["failures"])?;
+    }
     Ok(())
 }
 
