@@ -469,7 +469,7 @@ fn s7_5_users_are_told_of_services_that_point_at_what_is_denied() {
     assert_eq!(world.events(), [gone]);
 }
 
-/// An attack: whoever may patch a pod writes into an annotation that the pod has the denied address. Were it a pod's,
+/// An attack: somebody who may patch pods writes the denied address into an annotation of a pod. If it counted as the pod's,
 /// the Service would point at a pod.
 #[test]
 fn s7_5_a_pods_annotation_takes_no_service_off_the_list() {

@@ -382,7 +382,7 @@ fn check(form: Form) {
     }
 }
 
-/// Whoever opened it, and whosever address kube-proxy has put in the place of the client's.
+/// A connection that a policy denies later is cut, whoever opened it and whatever source address kube-proxy gave it.
 #[track_caller]
 fn check_cut(form: Form) {
     if !has_rights() {

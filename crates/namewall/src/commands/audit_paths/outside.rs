@@ -75,7 +75,7 @@ impl Audit<'_> {
     /// A host of the range that a sandbox can have outside.
     fn client_outside(&self, to: IpAddr, range: &AddrRange, within: impl Fn(&IpAddr) -> bool) -> Option<IpAddr> {
         let usual = self.free_outside(to).find(&within);
-        // The first address of a network is often nobody's.
+        // No machine has the first address of most networks.
         let of_range = [next_address(range.first), Some(range.first)].into_iter().flatten();
         usual.or_else(|| of_range.filter(|client| is_host(*client) && self.is_free(client)).find(&within))
     }

@@ -162,7 +162,7 @@ impl<'a> Audit<'a> {
             let spot = Spot { address: blocks[0].address(), port: None };
             let Some(from) = source.ends.iter().find(|from| same_family(from, &to)) else { continue };
             for found in self.judged(from, &to, &spot.asked()) {
-                // The first address of a network is often nobody's.
+                // No machine has the first address of most networks.
                 let first = next_address(spot.address).filter(|next| blocks[0].contains(*next)).unwrap_or(spot.address);
                 let trial = self.attempt_directly(source, &Ends { from, to: first }, &found);
                 blocks.iter().for_each(|block| self.paths.add(&source.name, &found, trial.at(block)));

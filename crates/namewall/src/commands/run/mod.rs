@@ -75,7 +75,7 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
         Http::new([], NOT_READY)
     })?;
     let table = options.config().table;
-    // Whoever cannot find out leaves the kernel as it is.
+    // If the kernel does not answer, its rules are left as they are.
     let has_rules = || {
         let settings = NftSettings { table: table.clone(), ..NftSettings::default() };
         Nft::open(settings).and_then(|mut nft| nft.is_enforcing()).unwrap_or(true)
