@@ -184,7 +184,11 @@ impl OwnAddresses {
         let has_other_networks = self.unlisted != unlisted;
         self.unlisted = unlisted;
         if let Some(networks) = self.unlisted_networks().filter(|_| has_other_networks) {
-            warn!(networks, "rules for nodes do not cover these networks of local routes, which are too large");
+            warn!(
+                networks,
+                "rules for nodes do not cover these networks of local routes, which are too large or in another table \
+                 than `local`"
+            );
         }
         is_new || has_other_networks
     }
@@ -193,9 +197,9 @@ impl OwnAddresses {
     pub(crate) fn finding(&self, node: &str) -> Option<Finding> {
         let networks = self.unlisted_networks()?;
         let message = format!(
-            "the machine answers at {networks} by local routes, and they have too many addresses to be listed: rules \
-             for nodes do not cover them. Deny them by `networks` as well and add them to the networks that are never \
-             leased, or use routes to single addresses"
+            "the machine answers at {networks} by local routes. They have too many addresses to be listed, or a longer \
+             route may lead elsewhere: rules for nodes do not cover them. Deny them by `networks` as well and add them \
+             to the networks that are never leased, or use routes to single addresses"
         );
         Some(Finding::warning("local-network", format!("Node {node}"), message))
     }

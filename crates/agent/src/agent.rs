@@ -127,8 +127,7 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         // The runtime's word is beside the records.
         let sandboxes = start.records.with_file_name(namewall_cni::sandboxes::FILE);
         let attachments = Arc::new(Attachments::load(&Records::new(start.records)));
-        let seen = SeenChanges::load(start.history.as_deref());
-        let interfaces = Interfaces::new(attachments.clone(), sandboxes).with_seen(seen);
+        let interfaces = Interfaces::new(attachments.clone(), sandboxes);
         source.attach(&attachments.take().unwrap_or_default());
         source.waker().into_iter().for_each(|wake| attachments.set_wake(wake));
         let mut own = OwnAddresses::new(machine);
@@ -140,8 +139,9 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             (Ok(_), false) => return Err(AgentError::RunsAlready),
             (Err(_), _) => Left::default(),
         };
-        // An earlier process has stored its leases by now.
+        // An earlier process has stored its leases by now, and what it has seen inside pods.
         let history = start.history.as_deref().and_then(history::load);
+        let interfaces = interfaces.with_seen(SeenChanges::load(start.history.as_deref()));
         let this = ThisNode::find(&read.lowered.snapshot, config.node.as_deref()).ok().flatten();
         let name = this.as_ref().map(|this| this.name.as_str());
         let closed = source.pod_blocks(name);
@@ -257,7 +257,10 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
             }
         }
         std::fs::remove_file(&self.control).ok();
-        lock(&self.state).node.stop_serving()?;
+        let mut state = lock(&self.state);
+        state.node.stop_serving()?;
+        state.store_seen();
+        drop(state);
         info!("ended; the rules in the kernel stay in force (`namewall uninstall` removes them)");
         Ok(Ended::Stopped)
     }
@@ -480,7 +483,11 @@ impl<'a, S: Source, D: Dataplane> Agent<'a, S, D> {
         // The other one reads what is stored when it has the sockets. It is stored while questions are still answered:
         // what they open meanwhile is in the kernel.
         self.keeper = None;
-        let left = lock(&self.state).node.retire(PATIENCE);
+        let left = {
+            let mut state = lock(&self.state);
+            state.store_seen();
+            state.node.retire(PATIENCE)
+        };
         if let Err(error) = successor.hand_over(&left) {
             warn!("{}; this agent goes on", with_causes(&error));
             let mut state = lock(&self.state);

@@ -162,12 +162,13 @@ impl<D: Dataplane> Learner<D> {
         ending
     }
 
-    /// Publishes what lookups of this node have found.
-    pub fn publish(&self, found: &[Heard]) {
+    /// Publishes what lookups of this node have found, of names that clients have asked for.
+    pub fn publish(&self, found: &[(Option<IpAddr>, Heard)]) {
         let Some(share) = self.share.get() else { return };
-        for same in found.chunk_by(|one, next| one.name == next.name) {
-            let addresses: Vec<_> = same.iter().map(|one| (one.address, one.left)).collect();
-            share.note(None, &same[0].name, &addresses);
+        for same in found.chunk_by(|(_, one), (_, next)| one.name == next.name) {
+            let addresses: Vec<_> = same.iter().map(|(_, one)| (one.address, one.left)).collect();
+            let (asked_by, first) = &same[0];
+            share.note(*asked_by, &first.name, &addresses);
         }
     }
 
@@ -242,12 +243,12 @@ impl<D: Dataplane> Learner<D> {
         // Hashes with a secret key: a set of the keys themselves would take as much memory as the records.
         let secret = self.memo.seed();
         let (mut kept, mut seen) = (FxHashMap::<Option<IpAddr>, usize>::default(), HashSet::new());
-        let (mut records, mut left_out) = (Vec::new(), 0);
+        let (mut records, mut left_out) = (Vec::new(), HashSet::new());
         self.each_lease(|LeaseRef { name, address, asked_by, .. }| {
             let kept = kept.entry(asked_by).or_default();
             // Most leases of a flood have no room: no key is made for them.
             if *kept >= share {
-                left_out += usize::from(!seen.contains(&secret.hash_one((name, address))));
+                left_out.insert(secret.hash_one((name, address)));
                 return;
             }
             if seen.insert(secret.hash_one((name, address))) {
@@ -256,7 +257,7 @@ impl<D: Dataplane> Learner<D> {
                 records.push(LeaseRecord { name: name.clone(), address, asked_by, origin });
             }
         });
-        self.not_stored.store(left_out, Ordering::Relaxed);
+        self.not_stored.store(left_out.difference(&seen).count(), Ordering::Relaxed);
         records
     }
 

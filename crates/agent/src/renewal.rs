@@ -107,8 +107,8 @@ pub struct Renewal {
     pub heard: Vec<Heard>,
     /// Leases of denied names, to be granted again (S8.7).
     pub kept: Vec<Lease>,
-    /// What was found of names that no object has, to be published.
-    pub to_publish: Vec<Heard>,
+    /// What was found of names that no object has, to be published, and who asked for each.
+    pub to_publish: Vec<(Option<IpAddr>, Heard)>,
 }
 
 impl Renewals {
@@ -147,8 +147,8 @@ impl Renewals {
             };
             let renewed = self.renew(&one, known, renewing.published);
             let found = renewed.heard(&one.name, now);
-            if renewed.failures == 0 && unpublished.has(&one.name) {
-                to_publish.extend_from_slice(&found);
+            if let Some(asked_by) = unpublished.asked_by(&one.name).filter(|_| renewed.failures == 0) {
+                to_publish.extend(found.iter().map(|heard| (asked_by, heard.clone())));
             }
             heard.extend(found);
             self.names.insert(one.name, renewed);
@@ -191,8 +191,10 @@ impl Renewals {
         let grace = renewing.rules.grace();
         // While writes succeed, a name that no object has is one that an object gave up or cannot hold.
         if renewing.is_blocked {
-            let is_shared = |pattern: &DomainPattern| renewing.published.shares(pattern);
-            let ending = renewing.rules.ending_answers(grace.max(KEEP_BEFORE), &is_shared);
+            let shared = renewing.published.shared_names();
+            let may_have = |pattern: &DomainPattern| shared.may_have(pattern);
+            let mut ending = renewing.rules.ending_answers(grace.max(KEEP_BEFORE), &may_have);
+            ending.retain(|lease| shared.has(&lease.name));
             unpublished.add(ending, grace, published);
         }
         unpublished

@@ -10,7 +10,7 @@ use namewall_policy::lease::Lifetimes;
 use namewall_policy::{Instant, Lease};
 use namewall_runtime::Clock;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,6 +76,27 @@ struct PublishedAddress {
     is_collected: bool,
     /// True if the last lookup that was published failed.
     is_failing: bool,
+}
+
+/// The names that objects are for.
+#[derive(Default, Debug)]
+pub(crate) struct SharedNames<'a> {
+    names: HashSet<&'a str>,
+    /// The domains of wildcards: an object for a wildcard has names of one label more.
+    parents: HashSet<&'a str>,
+}
+
+impl SharedNames<'_> {
+    /// Whether an object may be for names of a pattern. The leases are locked while it is asked.
+    pub(crate) fn may_have(&self, pattern: &DomainPattern) -> bool {
+        let domains = if matches!(pattern, DomainPattern::Exact(_)) { &self.names } else { &self.parents };
+        domains.contains(pattern.domain().as_str())
+    }
+
+    /// Whether an object is for the name.
+    pub(crate) fn has(&self, name: &DomainName) -> bool {
+        self.names.contains(name.as_str()) || name.suffixes().nth(1).is_some_and(|parent| self.parents.contains(parent))
+    }
 }
 
 /// What is published of a name, by all objects.
@@ -193,11 +214,17 @@ impl LearnedElsewhere {
         heard
     }
 
-    /// Whether an object is for the names of a pattern.
-    pub(crate) fn shares(&self, pattern: &DomainPattern) -> bool {
-        let wildcard = if matches!(pattern, DomainPattern::Exact(_)) { "" } else { "*." };
-        let written = format!("{wildcard}{}.", pattern.domain());
-        self.patterns.values().any(|known| *known == written)
+    /// What the objects are for.
+    pub(crate) fn shared_names(&self) -> SharedNames<'_> {
+        let mut shared = SharedNames::default();
+        for pattern in self.patterns.values() {
+            let pattern = pattern.strip_suffix('.').unwrap_or(pattern);
+            match pattern.strip_prefix("*.") {
+                Some(parent) => _ = shared.parents.insert(parent),
+                None => _ = shared.names.insert(pattern),
+            }
+        }
+        shared
     }
 
     /// Takes the leases that an earlier process has left, in place of objects that cannot be listed yet.

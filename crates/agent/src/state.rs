@@ -279,8 +279,13 @@ impl<D: Dataplane> State<D> {
             self.interfaces.enforced_inside(self.node.second());
         }
         if is_due {
-            self.interfaces.store_seen(self.node.seen_inside());
+            self.store_seen();
         }
+    }
+
+    /// Stores by which changes inside pods the next process tells those of others.
+    pub(crate) fn store_seen(&mut self) {
+        self.interfaces.store_seen(self.node.seen_inside());
     }
 
     /// The pods of this node whose network namespaces are not reached, so that no policy judges their second interfaces:

@@ -15,6 +15,8 @@ const MOST_COLLECTED: usize = 1_000;
 #[derive(Debug, Default)]
 pub(crate) struct Unpublished {
     names: BTreeMap<String, UnpublishedName>,
+    /// How many names that wildcards have collected each client has.
+    collected: BTreeMap<Option<IpAddr>, usize>,
 }
 
 #[derive(Debug)]
@@ -38,10 +40,14 @@ impl Unpublished {
             if is_collected && !self.names.contains_key(&name) && !self.has_room_for(asked_by) {
                 continue;
             }
-            let new = UnpublishedName { addresses: BTreeMap::new(), is_collected, asked_by };
-            let known = self.names.entry(name).or_insert(new);
-            known.is_collected &= is_collected;
-            known.asked_by = known.asked_by.or(asked_by);
+            let known = self.names.entry(name).or_insert_with(|| {
+                *self.collected.entry(asked_by).or_default() += usize::from(is_collected);
+                UnpublishedName { addresses: BTreeMap::new(), is_collected, asked_by }
+            });
+            if known.is_collected && !is_collected {
+                known.is_collected = false;
+                uncount(&mut self.collected, known.asked_by);
+            }
             known.addresses.insert(address, Instant(expiry.0.saturating_sub(grace)));
         }
     }
@@ -49,36 +55,52 @@ impl Unpublished {
     /// Whether one more collected name of this client has room. The client with the most names gives one up for a client
     /// that has fewer.
     fn has_room_for(&mut self, client: Option<IpAddr>) -> bool {
-        let mut counts: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
-        for one in self.names.values().filter(|one| one.is_collected) {
-            *counts.entry(one.asked_by).or_default() += 1;
-        }
-        if counts.values().sum::<usize>() < MOST_COLLECTED {
+        if self.collected.values().sum::<usize>() < MOST_COLLECTED {
             return true;
         }
-        let Some((&heaviest, &most)) = counts.iter().max_by_key(|(_, count)| **count) else { return true };
-        if counts.get(&client).copied().unwrap_or_default() + 1 >= most {
+        let Some((&heaviest, &most)) = self.collected.iter().max_by_key(|(_, count)| **count) else { return true };
+        if self.collected.get(&client).copied().unwrap_or_default() + 1 >= most {
             return false;
         }
         let is_of_heaviest = |one: &UnpublishedName| one.is_collected && one.asked_by == heaviest;
         let evicted = self.names.iter().find(|(_, one)| is_of_heaviest(one)).map(|(name, _)| name.clone());
-        evicted.is_some_and(|name| self.names.remove(&name).is_some())
+        let is_evicted = evicted.is_some_and(|name| self.names.remove(&name).is_some());
+        if is_evicted {
+            uncount(&mut self.collected, heaviest);
+        }
+        is_evicted
     }
 
     /// Forgets the names that an object has now, and those that are not wanted any more.
     pub(crate) fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) {
-        self.names.retain(|name, _| is_wanted(name));
+        self.names.retain(|name, one| {
+            let stays = is_wanted(name);
+            if !stays && one.is_collected {
+                uncount(&mut self.collected, one.asked_by);
+            }
+            stays
+        });
     }
 
-    /// As if they were published, by somebody who cannot look them up.
+    /// What is known of each, in the form of names that others have published and do not look up any more.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&str, PublishedName)> {
         self.names
             .iter()
             .map(|(name, one)| (name.as_str(), PublishedName::unpublished(one.addresses.clone(), one.is_collected)))
     }
 
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.names.contains_key(name)
+    /// Who asked for the name; None if it is not one of these names.
+    pub(crate) fn asked_by(&self, name: &str) -> Option<Option<IpAddr>> {
+        self.names.get(name).map(|one| one.asked_by)
+    }
+}
+
+fn uncount(collected: &mut BTreeMap<Option<IpAddr>, usize>, client: Option<IpAddr>) {
+    if let Some(count) = collected.get_mut(&client) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            collected.remove(&client);
+        }
     }
 }
 

@@ -250,9 +250,9 @@ impl<'a> Judge<'a> {
     /// True if a lease that had to make room allows the connection by a rule that is in force.
     fn an_evicted_lease_allows(&self, flow: &Flow) -> bool {
         let Some(address) = flow.to.address else { return false };
-        let mut evicted = self.leases.evicted_at(address).peekable();
-        evicted.peek().is_some()
-            && self.allows_by(flow, self.history.at(address).map(|lease| lease.pattern).chain(evicted))
+        // Each pattern once: many clients may have had a lease of the same address.
+        let evicted: FxHashSet<&RulePattern> = self.leases.evicted_at(address).collect();
+        !evicted.is_empty() && self.allows_by(flow, self.history.at(address).map(|lease| lease.pattern).chain(evicted))
     }
 
     /// True if rules allow the connection if its destination is open by these patterns.

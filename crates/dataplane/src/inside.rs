@@ -33,8 +33,8 @@ pub struct PodNamespace {
     pub addresses: Vec<IpAddr>,
     /// True if the pod runs already, and its table was made by an earlier process.
     pub has_table: bool,
-    /// The number of the last change to any table of the namespace that an earlier process knew of. None if nobody knows.
-    pub left: Option<u32>,
+    /// The number of the last change to any table of the namespace that an earlier process has seen, if that is known.
+    pub last_seen: Option<u32>,
     /// Sources that the settings allow the pod besides, on its second interfaces too.
     pub extra: Vec<ExtraSource>,
     pub sockets: Arc<Mutex<PodSockets>>,

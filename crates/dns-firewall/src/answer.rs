@@ -214,7 +214,7 @@ impl Exchange {
     /// Passes on what an upstream's answer says of a name. Returns whom the answer has to wait for, if anybody.
     fn note(&self, answer: &[u8]) -> Option<Arc<dyn Names>> {
         let (directive, names) = self.block().names.as_ref()?;
-        let looked_up = LookedUp::read(directive, self.client.ip(), &self.question, answer)?;
+        let looked_up = LookedUp::read(directive, &self.question, answer)?;
         names.note(&looked_up).then(|| names.clone())
     }
 

@@ -51,8 +51,8 @@ impl Key {
 pub(crate) struct Heard {
     pub(crate) key: Key,
     pub(crate) said: Said,
-    /// When the time of this rule is over, for all addresses of the message together.
-    pub(crate) until: Instant,
+    /// How long it was waited for.
+    pub(crate) took: Duration,
 }
 
 /// One question to an engine.
@@ -90,7 +90,8 @@ impl Lane {
         let begun = Instant::now();
         let judged = caught(|| self.engine.judge_until(message, until));
         let judged = judged.and_then(|judged| caught(|| judged.wait()).flatten());
-        Heard { key, said: ended(judged, begun, meter, self.default_decision.as_deref()), until }
+        let said = ended(judged, begun, meter, self.default_decision.as_deref());
+        Heard { key, said, took: begun.elapsed() }
     }
 
     /// What the engine says at once; else it has to be waited for. If its queue is full, it has failed.
@@ -112,7 +113,7 @@ impl Lane {
         let (meter, default_decision) = (meter.cloned(), self.default_decision.clone());
         let ask = move || {
             let said = ended(caught(judge).flatten(), begun, meter.as_ref(), default_decision.as_deref());
-            Heard { key, said, until }
+            Heard { key, said, took: begun.elapsed() }
         };
         Err(MustWait { slot, ask: Box::new(ask) })
     }

@@ -22,8 +22,6 @@ pub trait Names: Debug + Send + Sync {
 pub struct LookedUp<'a> {
     /// Lower case, with its last dot.
     pub name: String,
-    /// Who asked for it.
-    pub client: IpAddr,
     /// Addresses with their TTLs, or the name of the rcode.
     pub outcome: Result<Vec<(IpAddr, Duration)>, String>,
     pub directive: &'a DnsNameResolver,
@@ -31,12 +29,7 @@ pub struct LookedUp<'a> {
 
 impl<'a> LookedUp<'a> {
     /// What an upstream's answer says of it; nothing, if it is not about addresses or there are none.
-    pub(crate) fn read(
-        directive: &'a DnsNameResolver,
-        client: IpAddr,
-        question: &Question,
-        answer: &[u8],
-    ) -> Option<Self> {
+    pub(crate) fn read(directive: &'a DnsNameResolver, question: &Question, answer: &[u8]) -> Option<Self> {
         const IN: u16 = 1;
         if question.class != IN || !matches!(question.record_type, RecordType::A | RecordType::AAAA) {
             return None;
@@ -45,9 +38,9 @@ impl<'a> LookedUp<'a> {
         let name = if name.ends_with('.') { name } else { format!("{name}.") };
         let rcode = Header::read(answer).ok()?.rcode;
         if rcode != Rcode::NO_ERROR {
-            return Some(Self { name, client, outcome: Err(rcode.to_string()), directive });
+            return Some(Self { name, outcome: Err(rcode.to_string()), directive });
         }
         let found: Vec<_> = addresses(answer).ok()?.addresses.iter().map(|one| (one.address, one.ttl)).collect();
-        (!found.is_empty()).then_some(Self { name, client, outcome: Ok(found), directive })
+        (!found.is_empty()).then_some(Self { name, outcome: Ok(found), directive })
     }
 }

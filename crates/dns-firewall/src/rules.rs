@@ -223,12 +223,13 @@ impl Walk<'_> {
         self.heard.borrow().iter().find(|heard| heard.key == key).map(|heard| heard.said.clone())
     }
 
-    /// Until when an engine is waited for. Its time begins with the first address of the message: an answer with many
-    /// addresses waits no longer than one with a single address.
+    /// Until when an engine is waited for. What the other addresses of the message have taken of its time counts: an
+    /// answer with many addresses waits no longer than one with a single address.
     fn until(&self, key: Key, lane: &Lane) -> Instant {
         let heard = self.heard.borrow();
-        let first = heard.iter().find(|heard| heard.key.is_of_same_rule(key));
-        first.map_or_else(|| Instant::now() + lane.patience(), |heard| heard.until)
+        let of_rule = heard.iter().filter(|heard| heard.key.is_of_same_rule(key));
+        let taken = of_rule.map(|heard| heard.took).sum();
+        Instant::now() + lane.patience().saturating_sub(taken)
     }
 
     fn rule(&mut self, rule: &Rule, message: &Message<'_>) -> Result<Result<Judgement, String>, MustWait> {

@@ -8,7 +8,7 @@ use namewall_cluster::resolver::{matches, next_lookup};
 use namewall_cluster::{Document, Key, yaml};
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 /// What one object says.
@@ -174,6 +174,12 @@ impl Names {
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &NameObject> {
         self.objects.values()
+    }
+
+    /// Every name that an object has.
+    pub(crate) fn listed(&self) -> HashSet<&str> {
+        let all = self.objects.values().flat_map(|object| &object.status.resolved_names);
+        all.map(|item| item.dns_name.as_str()).collect()
     }
 
     /// Those for a name: its own, and the wildcard's over it.

@@ -43,7 +43,7 @@ pub struct Cluster {
     /// True if agents have gone, so that pods have what they left.
     has_restarted: bool,
     /// What the agents before knew of changes to tables inside pods' network namespaces.
-    left: BTreeMap<String, u32>,
+    last_seen: BTreeMap<String, u32>,
     /// False if agents know no interface of a pod, as without a CNI plugin.
     knows_interfaces: bool,
     /// Tunnel endpoints that nodes have besides those that their kernels tell of.
@@ -104,7 +104,7 @@ impl Cluster {
             most_cuts: None,
             sockets: BTreeMap::new(),
             has_restarted: false,
-            left: BTreeMap::new(),
+            last_seen: BTreeMap::new(),
             knows_interfaces: true,
             tunnels: Tunnels::default(),
             has_relays: false,
@@ -171,7 +171,7 @@ impl Cluster {
 
     /// What agents store for the next ones.
     fn remember_changes(&mut self) {
-        self.left.extend(self.agents.values().flat_map(Node::seen_inside));
+        self.last_seen.extend(self.agents.values().flat_map(Node::seen_inside));
     }
 
     /// From the next change on agents know no interface of a pod: only which bridge pods are behind.
@@ -308,7 +308,7 @@ impl Cluster {
                 own: "eth0".to_owned(),
                 addresses: plan.addresses.clone(),
                 has_table: self.has_restarted,
-                left: self.left.get(name.as_ref()).copied(),
+                last_seen: self.last_seen.get(name.as_ref()).copied(),
                 extra: Vec::new(),
                 sockets: self.sockets.get(name)?.sockets.clone(),
             })

@@ -241,7 +241,7 @@ impl Attachments {
                 own: id.interface.clone(),
                 addresses: addresses.clone(),
                 has_table: !entry.is_new && entry.attachment.is_inside,
-                left: None,
+                last_seen: None,
                 extra: Vec::new(),
                 sockets: first.sockets.clone()?,
             })

@@ -144,7 +144,7 @@ impl Interfaces {
     /// The network namespaces of pods that can be reached.
     pub(crate) fn namespaces(&self) -> Vec<PodNamespace> {
         let mut all = self.attachments.namespaces();
-        all.iter_mut().for_each(|pod| pod.left = self.seen.before(&pod.id));
+        all.iter_mut().for_each(|pod| pod.last_seen = self.seen.before(&pod.id));
         all
     }
 

@@ -27,8 +27,8 @@ pub(crate) struct SeenChanges {
 }
 
 impl SeenChanges {
-    /// What the process before has stored beside this file of leases. Without it nothing is known: a table that was changed in part
-    /// is then made right and not counted.
+    /// What the process before has stored beside this file of leases. Without it nothing is known: a table that was
+    /// changed in part is then made right and not counted.
     pub(crate) fn load(leases: Option<&Path>) -> Self {
         let Some(file) = leases.map(second_file) else { return Self::default() };
         let read = read_file(&file, MOST_BYTES).map_err(|error| with_causes(&error));
@@ -48,8 +48,8 @@ impl SeenChanges {
         self.before.get(id).copied()
     }
 
-    /// Stores what is known now, if that is something else than before. Of namespaces that are not reached yet, what the
-    /// process before knew stays.
+    /// Stores what is known now, if that is something else than before. Of namespaces that are not reached yet, what
+    /// the process before knew stays.
     pub(crate) fn store(&mut self, mut seen: Numbers, unreached: impl Iterator<Item = String>) {
         let Some(file) = &self.file else { return };
         for id in unreached {

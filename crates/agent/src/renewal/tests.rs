@@ -78,7 +78,7 @@ struct Outage {
     lookups: usize,
     is_blocked: bool,
     asked: Vec<Lease>,
-    to_publish: Vec<Heard>,
+    to_publish: Vec<(Option<IpAddr>, Heard)>,
 }
 
 impl Outage {

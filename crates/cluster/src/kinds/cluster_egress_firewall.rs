@@ -86,7 +86,7 @@ pub struct Destination {
     /// Blocks of addresses, like 169.254.169.254/32.
     #[schemars(with = "Option<Vec<Cidr>>", length(min = 1, max = MOST), extend("x-kubernetes-list-type" = "set"))]
     pub networks: Option<Vec<String>>,
-    /// Nodes with these labels, at every address on their interfaces.
+    /// Nodes with these labels, at every address that they have.
     pub nodes: Option<LabelSelector>,
     /// The API server, on the ports that it serves. Written as an empty object.
     pub api_server: Option<ApiServer>,

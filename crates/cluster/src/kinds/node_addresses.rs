@@ -20,7 +20,7 @@ pub(super) const DEFINITION: Definition = Definition {
     schema: schema::object::<NodeAddresses>,
 };
 
-/// Every address on the interfaces of the node of the same name, also those that the Node does not tell of. Agents
+/// Every address of the node of the same name, on its interfaces and by its local routes, also those that the Node does not tell of. Agents
 /// write it, each for its own node; rules for nodes cover all of them.
 #[derive(JsonSchema)]
 #[allow(dead_code, reason = "it is there for its schema alone")]

@@ -110,12 +110,12 @@ impl Addresses {
             let read = InterfaceAddress::read(message).filter(|one| !of_services.contains(&one.interface));
             found.listed.extend(read.into_iter().flat_map(|one| [Some(one.address), one.shared]).flatten());
         })?;
-        let mut blocks = BTreeSet::new();
+        let mut routes = Vec::new();
         self.requests.dump(&request(GET_ROUTE, ROUTE_HEADER), |message| {
             let is_of_services = |route: &LocalRoute| route.link.is_some_and(|link| of_services.contains(&link));
-            blocks.extend(LocalRoute::read(message).filter(|route| !is_of_services(route)).map(|route| route.block));
+            routes.extend(LocalRoute::read(message).filter(|route| !is_of_services(route)));
         })?;
-        found.add(blocks.into_iter());
+        found.add(routes.into_iter());
         Ok(found)
     }
 }

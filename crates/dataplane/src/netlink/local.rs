@@ -24,7 +24,8 @@ const FAMILY_V4: u8 = 2;
 const FAMILY_V6: u8 = 10;
 /// The tables `local`, `main` and `default`, in which the kernel looks for every packet. A packet meets other tables
 /// only by a rule of the administrator, as for transparent proxies, which often have `local default` there.
-const TABLES: [u8; 3] = [255, 254, 253];
+const TABLE_LOCAL: u8 = 255;
+const TABLES: [u8; 3] = [TABLE_LOCAL, 254, 253];
 /// Kinds of routes: local, broadcast, anycast.
 const OF_THIS_HOST: [u8; 3] = [2, 3, 4];
 
@@ -36,6 +37,9 @@ const MOST_LISTED: u32 = 256;
 pub(super) struct LocalRoute {
     pub(super) link: Option<u32>,
     pub(super) block: Cidr,
+    /// True for a route of the table `local`, which the kernel asks first. A network of another table may have longer
+    /// routes that lead elsewhere, to pods for example.
+    pub(super) is_asked_first: bool,
 }
 
 impl LocalRoute {
@@ -58,7 +62,7 @@ impl LocalRoute {
         };
         let block = Cidr::new(to, bits);
         let link = attributes.get(ROUTE_LINK).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
-        (!is_own_block(&block)).then_some(Self { link, block })
+        (!is_own_block(&block)).then_some(Self { link, block, is_asked_first: table == TABLE_LOCAL })
     }
 }
 
@@ -77,15 +81,22 @@ fn is_own_block(block: &Cidr) -> bool {
 pub struct MachineAddresses {
     /// Those of interfaces and of local routes, those of small networks one by one.
     pub listed: BTreeSet<IpAddr>,
-    /// Networks of local routes that have too many addresses for that.
+    /// Networks of local routes that have too many addresses for that, or that other routes may take addresses out of.
     pub unlisted: BTreeSet<Cidr>,
 }
 
 impl MachineAddresses {
     /// Adds the blocks of local routes, the smallest first.
-    pub(super) fn add(&mut self, blocks: impl Iterator<Item = Cidr>) {
-        let (networks, single): (BTreeSet<Cidr>, BTreeSet<Cidr>) = blocks.partition(|block| size(block) != Some(1));
-        self.listed.extend(single.iter().map(Cidr::address));
+    pub(super) fn add(&mut self, routes: impl Iterator<Item = LocalRoute>) {
+        let (mut networks, mut uncertain) = (BTreeSet::new(), BTreeSet::new());
+        for LocalRoute { block, is_asked_first, .. } in routes {
+            match (size(&block), is_asked_first) {
+                (Some(1), _) => _ = self.listed.insert(block.address()),
+                (_, true) => _ = networks.insert(block),
+                (_, false) => _ = uncertain.insert(block),
+            }
+        }
+        self.unlisted.extend(uncertain.difference(&networks));
         let mut networks: Vec<Cidr> = networks.into_iter().collect();
         networks.sort_by_key(|network| size(network).unwrap_or(u32::MAX));
         let mut left = MOST_LISTED;
@@ -132,6 +143,7 @@ mod tests {
     #[track_caller]
     fn check(route: [u8; 4], to: &str, expected: Option<&str>) {
         let [family, bits, table, kind] = route;
+        let is_asked_first = table == TABLE_LOCAL;
         let to = match to.parse::<IpAddr>() {
             Ok(IpAddr::V4(v4)) => v4.octets().to_vec(),
             Ok(IpAddr::V6(v6)) => v6.octets().to_vec(),
@@ -139,7 +151,7 @@ mod tests {
         };
         let messages = message([family, bits, 0, 0, table, 0, 0, kind, 0, 0, 0, 0], &to);
         let read: Vec<_> = Received::all(messages.as_bytes()).filter_map(LocalRoute::read).collect();
-        let expected = expected.map(|text| LocalRoute { link: Some(3), block: text.parse().unwrap() });
+        let expected = expected.map(|text| LocalRoute { link: Some(3), block: text.parse().unwrap(), is_asked_first });
         assert_eq!(read.first().copied(), expected);
     }
 
@@ -178,7 +190,7 @@ mod tests {
         let blocks =
             ["192.0.2.0/25", "2001:db8::/64", "198.51.100.7/32", "203.0.113.0/24", "fd00::8/125", "fd00::/128"];
         let mut found = MachineAddresses::default();
-        found.add(blocks.iter().map(|text| text.parse().unwrap()));
+        found.add(blocks.iter().map(|text| route(text, true)));
         assert_eq!(found.listed.len(), 128 + 1 + 8 + 1);
         for text in ["192.0.2.0", "192.0.2.127", "198.51.100.7", "fd00::8", "fd00::f", "fd00::"] {
             assert!(found.listed.contains(&text.parse::<IpAddr>().unwrap()), "{text}");
@@ -190,8 +202,24 @@ mod tests {
     #[test]
     fn a_network_at_the_end_of_the_addresses_is_listed() {
         let mut found = MachineAddresses::default();
-        found.add(["255.255.255.252/30"].iter().map(|text| text.parse().unwrap()));
+        found.add(["255.255.255.252/30"].iter().map(|text| route(text, true)));
         assert_eq!(found.listed.len(), 4);
+    }
+
+    #[test]
+    fn s7_2_a_network_that_longer_routes_may_lead_out_of_is_named_and_its_single_addresses_are_listed() {
+        let mut found = MachineAddresses::default();
+        found.add([route("10.244.1.0/26", false), route("10.244.1.9/32", false)].into_iter());
+        assert_eq!(found.listed.len(), 1);
+        assert_eq!(found.unlisted.len(), 1);
+        // The kernel finds it in the table `local` first.
+        let mut found = MachineAddresses::default();
+        found.add([route("192.0.2.0/30", false), route("192.0.2.0/30", true)].into_iter());
+        assert_eq!((found.listed.len(), found.unlisted.len()), (4, 0));
+    }
+
+    fn route(block: &str, is_asked_first: bool) -> LocalRoute {
+        LocalRoute { link: None, block: block.parse().unwrap(), is_asked_first }
     }
 }
 

@@ -93,7 +93,8 @@ impl Kept {
 
 /// What a kernel lacks, for users.
 const NO_FRAMES: &str = "the kernel has no hook for frames that come in by an interface (CONFIG_NETFILTER_INGRESS, nftables' \
-                         netdev family): what a pod sends is told by its address alone";
+                         netdev family), or lacks an expression that its rules need: what a pod sends is told by its \
+                         address alone";
 const NO_BRIDGES: &str = "the kernel has no nftables tables for bridges (CONFIG_NF_TABLES_BRIDGE): pods with ingress policies \
                           hear no broadcast and multicast of their own node either";
 const NO_GROUPS: &str = "the kernel has no nftables tables for bridges (CONFIG_NF_TABLES_BRIDGE) and no hook for frames that \

@@ -224,7 +224,7 @@ impl PodTables {
         }
         // A difference alone may come of policies that have changed while no process ran, and a change of tables alone
         // of what the pod does with its own.
-        let was_touched = wanted.inside.pod.has_table && wanted.inside.pod.left.is_some_and(|left| left != before);
+        let was_touched = wanted.inside.pod.has_table && wanted.inside.pod.last_seen.is_some_and(|seen| seen != before);
         if !self.was_adopted && was_touched && found == Found::Different && self.repaired == repaired {
             self.repaired += 1;
         }

@@ -31,6 +31,7 @@ use namewall_cluster::resolver::{DeniedNames, Lookup, Resolver, Settings, is_sto
 use noted::Noted;
 use shares::{NewName, Shares};
 use slow::Slow;
+use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -138,9 +139,12 @@ impl Publisher {
             };
             let objects = known.names.matching(name).filter(|one| is_ours(&one.key));
             let changed = parts::concerned(objects, name, |one| would_change(&one.pattern, &one.status));
-            let is_listed = |name: &str| known.names.matching(name).any(|one| one.status.has(name));
+            let is_known = || known.names.matching(name).any(|one| one.status.has(name));
             let is_collected = changed.iter().all(|one| one.pattern != name);
-            if let Some(client) = client.filter(|_| !changed.is_empty() && is_collected && !is_listed(name)) {
+            if let Some(client) = client.filter(|_| !changed.is_empty() && is_collected && !is_known()) {
+                // Made only if a client has its share: then many names are looked for.
+                let listed = OnceCell::new();
+                let is_listed = |name: &str| listed.get_or_init(|| known.names.listed()).contains(name);
                 let mut shares = self.progress.shares.lock().unwrap_or_else(PoisonError::into_inner);
                 let new = NewName { client, name, now: self.environment.clock.now() };
                 if !shares.admit(new, is_listed) {

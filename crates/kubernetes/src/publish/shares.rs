@@ -4,7 +4,7 @@
 
 use namewall_runtime::Instant;
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 /// Names of one client: half of what the objects of a wildcard hold.
@@ -13,8 +13,9 @@ pub(super) const MOST_NAMES: usize = 1_000;
 const UNDER_WAY: Duration = Duration::from_secs(30);
 /// How often it is looked which names no object has any more.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Clients that are remembered. Beyond that, those that have nothing in an object are forgotten.
+/// Clients that have a share of their own. All others have one together.
 const MOST_CLIENTS: usize = 1_000;
+const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// A name that no object has, and who asked for it.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +26,11 @@ pub(super) struct NewName<'n> {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shares(HashMap<IpAddr, Share>);
+pub(super) struct Shares {
+    clients: HashMap<IpAddr, Share>,
+    /// When it may be looked again which clients have nothing in an object.
+    look_at: Instant,
+}
 
 #[derive(Debug, Default)]
 struct Share {
@@ -45,11 +50,13 @@ impl Shares {
     /// Whether the client may put the name into an object. `is_listed` says of a name whether an object has it.
     pub(super) fn admit(&mut self, new: NewName<'_>, is_listed: impl Fn(&str) -> bool) -> bool {
         let NewName { client, name, now } = new;
-        if !self.0.contains_key(&client) && self.0.len() >= MOST_CLIENTS {
-            self.0.values_mut().for_each(|share| share.forget(&is_listed, now));
-            self.0.retain(|_, share| !share.names.is_empty());
+        if !self.clients.contains_key(&client) && self.clients.len() >= MOST_CLIENTS && now >= self.look_at {
+            self.look_at = now + LOOK_EVERY;
+            self.clients.values_mut().for_each(|share| share.forget(&is_listed, now));
+            self.clients.retain(|_, share| !share.names.is_empty());
         }
-        let share = self.0.entry(client).or_default();
+        let has_own = self.clients.contains_key(&client) || self.clients.len() < MOST_CLIENTS;
+        let share = self.clients.entry(if has_own { client } else { OTHERS }).or_default();
         if !share.names.contains_key(name) {
             if share.names.len() >= MOST_NAMES && now >= share.look_at {
                 share.forget(is_listed, now);
@@ -92,5 +99,18 @@ mod tests {
         listed.borrow_mut().retain(|name| !name.starts_with("n1"));
         assert_eq!(admitted(1, 3_000..4_000, 3_601), 0, "it was looked a second ago");
         assert_eq!(admitted(1, 3_000..4_000, 3_605), 111);
+    }
+
+    #[test]
+    fn clients_beyond_the_bound_have_one_share_together() {
+        let mut shares = Shares::default();
+        let now = Instant(Duration::from_secs(1));
+        let mut admitted = 0;
+        for number in 0..5_000_u32 {
+            let (client, name) = (IpAddr::from(number.to_be_bytes()), format!("n{number}.example.com."));
+            admitted += usize::from(shares.admit(NewName { client, name: &name, now }, |_| true));
+        }
+        // The address of the others is the first one's too.
+        assert_eq!((shares.clients.len(), admitted), (MOST_CLIENTS, MOST_CLIENTS - 1 + MOST_NAMES));
     }
 }

@@ -150,6 +150,8 @@ impl Writer {
             // What is over is not written any more, which says nothing about the object.
             Ok(Written { late: Some(_), .. }) if self.over(batch) > 0 => {}
             Ok(_) => blocked.remove(key),
+            // It may be the name that is refused, and not the object.
+            Err(error) if error.is_permanent() && batch.len() == 1 => {}
             Err(error) => blocked.put(key, error.to_string(), self.environment.clock.now()),
         }
         let (failed, error) = match done {

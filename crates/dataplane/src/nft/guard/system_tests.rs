@@ -116,7 +116,7 @@ const GATEWAY_HARDWARE: &str = "02:00:00:00:00:fe";
 impl FarEnd {
     /// A pod at a new interface, with these addresses beside its own, 10.0.0.1.
     fn new(name: &str, more: &[&str]) -> Self {
-        let child = Command::new("unshare").args(["--net", "sleep", "60"]).spawn().expect("unshare runs");
+        let child = Command::new("unshare").args(["--net", "sleep", "900"]).spawn().expect("unshare runs");
         let pod = Self(child);
         let own = std::fs::read_link("/proc/thread-self/ns/net").expect("a namespace");
         while std::fs::read_link(pod.namespace()).is_ok_and(|other| other == own) {

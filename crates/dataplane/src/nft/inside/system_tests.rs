@@ -20,7 +20,7 @@ fn namespace(sockets: PodSockets) -> PodNamespace {
         own: "eth0".to_owned(),
         addresses: vec!["10.0.0.1".parse().expect("an address")],
         has_table: false,
-        left: None,
+        last_seen: None,
         extra: Vec::new(),
         sockets: Arc::new(Mutex::new(sockets)),
     }

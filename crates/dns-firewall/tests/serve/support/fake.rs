@@ -7,13 +7,16 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+/// Longer than any test takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+
 type Judge = dyn Fn(&dyn Facts) -> Judged + Send + Sync;
 
-/// An engine that is a function, and keeps until when it was waited for each time it was asked.
+/// An engine that is a function, and keeps how long it would have been waited for each time it was asked.
 #[derive(Clone)]
 pub(crate) struct Fake {
     judge: Arc<Judge>,
-    asked: Arc<Mutex<Vec<Instant>>>,
+    asked: Arc<Mutex<Vec<Duration>>>,
 }
 
 impl Fake {
@@ -37,24 +40,23 @@ impl Fake {
     }
 
     pub(crate) fn asked(&self) -> usize {
-        self.asked_until().len()
+        self.waited_for().len()
     }
 
-    /// Until when it was waited for, for each time it was asked.
-    pub(crate) fn asked_until(&self) -> Vec<Instant> {
+    /// How long it would have been waited for, for each time it was asked.
+    pub(crate) fn waited_for(&self) -> Vec<Duration> {
         self.asked.lock().unwrap().clone()
     }
 }
 
 impl Engine for Fake {
     fn judge_until(&self, facts: &dyn Facts, until: Instant) -> Judged {
-        self.asked.lock().unwrap().push(until);
+        self.asked.lock().unwrap().push(until.saturating_duration_since(Instant::now()));
         (self.judge)(facts)
     }
 
-    /// Longer than any test takes.
     fn patience(&self) -> Duration {
-        Duration::from_secs(600)
+        PATIENCE
     }
 }
 

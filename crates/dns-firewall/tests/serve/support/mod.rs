@@ -10,7 +10,7 @@ mod tls;
 mod told;
 
 pub(crate) use direct::{Firewall, around, built, check, refused};
-pub(crate) use fake::{Engines, Fake};
+pub(crate) use fake::{Engines, Fake, PATIENCE};
 pub(crate) use live::{Live, receive, upstream};
 pub(crate) use message::{Ask, answer, shown};
 pub(crate) use tls::{Authority, TlsUpstream};

@@ -151,7 +151,7 @@ impl Names for Keeper {
             Ok(addresses) => Outcome::Found(found(addresses)),
             Err(rcode) => Outcome::Failed(rcode.clone()),
         };
-        self.publisher(looked_up.directive).note_for(Some(looked_up.client), &looked_up.name, &outcome)
+        self.publisher(looked_up.directive).note(&looked_up.name, &outcome)
     }
 
     fn finish(&self) {

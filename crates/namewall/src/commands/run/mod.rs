@@ -76,9 +76,12 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
     })?;
     let table = options.config().table;
     // If the kernel does not answer, its rules are left as they are.
+    // It is asked once: nobody else makes or removes these rules while the agent waits.
+    let has_rules = std::cell::OnceCell::new();
     let has_rules = || {
         let settings = NftSettings { table: table.clone(), ..NftSettings::default() };
-        Nft::open(settings).and_then(|mut nft| nft.is_enforcing()).unwrap_or(true)
+        let read = || Nft::open(settings).and_then(|mut nft| nft.is_enforcing()).unwrap_or(true);
+        *has_rules.get_or_init(read)
     };
     let wait = WaitForCluster {
         signals: &signals,
