@@ -38,12 +38,21 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 pub struct Settings {
     /// Where its objects are.
     pub namespace: String,
+    /// Other namespaces whose objects agents believe too. A name that has an object there gets none here.
+    pub other_namespaces: Vec<String>,
     pub whose: Whose,
     /// Who is asked; without any the pods of `service`.
     pub resolvers: Vec<SocketAddr>,
     /// None: the usual one of the cluster.
     pub service: Option<Key>,
     pub resolver: ResolverSettings,
+}
+
+impl Settings {
+    /// The namespaces whose objects it keeps up to date.
+    fn namespaces(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.namespace).chain(&self.other_namespaces).map(String::as_str)
+    }
 }
 
 /// What was done since the start.
@@ -118,7 +127,7 @@ impl Controller {
     pub fn new(environment: Environment, watch: Watch, lookups: Box<dyn Lookups>, settings: Settings) -> Self {
         let now = environment.clock.now();
         Self {
-            publisher: watch.publisher(settings.resolver).within(vec![settings.namespace.clone()]),
+            publisher: watch.publisher(settings.resolver).within(settings.namespaces().map(str::to_owned).collect()),
             environment,
             watch,
             lookups,
@@ -194,10 +203,13 @@ impl Controller {
 
     /// Takes what the watch has seen.
     fn take_changes(&mut self, now: Timestamp) {
-        // Another's objects are nobody's to believe here, nor ours to keep.
+        // Objects of namespaces that are not named are neither believed nor kept.
         let mut changed = self.watch.new_names();
-        changed.retain(|(key, _)| *key.namespace == *self.settings.namespace);
-        for (key, object) in changed {
+        changed.retain(|(key, _)| self.settings.namespaces().any(|namespace| *key.namespace == *namespace));
+        for (key, mut object) in changed {
+            if let Some(object) = object.as_mut().filter(|_| *key.namespace != *self.settings.namespace) {
+                object.is_ours = false;
+            }
             self.schedule.put(&key, object.as_ref(), now);
             // What there is does not change with what is known of it, which it does all the time.
             let what = |object: &NameObject| (object.pattern.clone(), object.is_ours);
@@ -230,8 +242,9 @@ impl Controller {
     /// True if there is an object for exactly this name, and none that knows an address of it.
     fn is_unknown(&self, name: &str) -> bool {
         // Nearly always the object has the name that is computed first.
-        let key = Key { namespace: self.settings.namespace.as_str().into(), name: object_name(name, 0).into() };
-        let usual = self.objects.get(&key).filter(|object| object.pattern == name);
+        let key = |namespace: &str| Key { namespace: namespace.into(), name: object_name(name, 0).into() };
+        let there = self.settings.namespaces().filter_map(|namespace| self.objects.get(&key(namespace)));
+        let usual = there.into_iter().find(|object| object.pattern == name);
         let others = self.objects.values().filter(|object| usual.is_none() && object.pattern == name);
         let mut objects = usual.into_iter().chain(others).peekable();
         let knows = |object: &NameObject| {
@@ -267,11 +280,13 @@ impl Controller {
         (self.is_dirty, self.again) = (false, None);
         let there: BTreeSet<&String> = self.objects.values().map(|object| &object.pattern).collect();
         let missing: Vec<String> = self.wanted.iter().filter(|name| !there.contains(name)).cloned().collect();
-        let ours = self.objects.values().filter(|object| object.is_ours);
-        let unwanted = ours.filter(|object| !self.wanted.contains(&object.pattern));
+        let (ours, others): (Vec<_>, Vec<_>) = self.objects.values().partition(|object| object.is_ours);
+        let of_others: BTreeSet<&String> = others.into_iter().map(|object| &object.pattern).collect();
+        let is_wanted = |name: &String| self.wanted.contains(name) && !of_others.contains(name);
+        let unwanted = ours.into_iter().filter(|object| !is_wanted(&object.pattern));
         let unwanted: Vec<Key> = unwanted.map(|object| object.key.clone()).collect();
         let mut parts = missing_parts(&self.objects);
-        parts.retain(|(_, wildcard)| self.wanted.contains(wildcard));
+        parts.retain(|(_, wildcard)| is_wanted(wildcard));
         let (created, deleted) = (missing.len() + parts.len(), unwanted.len());
         let mut not_made = self.environment.create_names(&self.settings.namespace, missing).await;
         not_made.extend(self.environment.create_parts(&self.settings.namespace, parts).await);

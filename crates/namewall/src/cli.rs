@@ -258,6 +258,9 @@ pub(crate) struct Controller {
     /// Where its objects are; by default the namespace of its pod, or namewall
     #[arg(long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
+    /// Another namespace whose DNSNameResolvers agents believe; names that have one there get none here
+    #[arg(long, value_name = "NAME")]
+    pub(crate) names_namespace: Vec<String>,
     /// A DNS server to ask; by default the pods of --dns-service
     #[arg(long, value_name = "IP[:PORT]")]
     pub(crate) resolver: Vec<crate::commands::DnsServer>,

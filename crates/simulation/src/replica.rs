@@ -36,6 +36,7 @@ impl Replica {
         let leadership = Leadership::seek(&environment, candidate);
         let settings = Settings {
             namespace: NAMESPACE.to_owned(),
+            other_namespaces: Vec::new(),
             whose: Whose::EgressFirewalls,
             resolvers: vec![RESOLVER],
             service: Some(Key { namespace: "kube-system".into(), name: "kube-dns".into() }),

@@ -54,6 +54,7 @@ impl World {
         assert!(self.simulation.run_until(60 * SECOND, || watch.is_known()), "{:?}", watch.trouble());
         let settings = Settings {
             namespace: "namewall".to_owned(),
+            other_namespaces: vec!["openshift-ovn-kubernetes".to_owned()],
             whose: Whose::EgressFirewalls,
             resolvers: self.resolvers.clone(),
             service: None,
@@ -304,6 +305,44 @@ fn an_object_that_could_not_be_made_is_made_later() {
     assert_eq!(world.names().len(), 0);
     world.simulation.run_for(2 * SECOND);
     assert_eq!(world.names(), ["a.example.com. 192.0.2.1"]);
+}
+
+/// OpenShift's operator makes an object for a name, and another writer's in a third namespace does not count.
+#[test]
+fn s8_2_a_name_that_has_an_object_in_a_named_namespace_gets_no_second_one() {
+    let world = World::new(&["a.example.com", "b.example.com"]);
+    let put = |world: &World, namespace: &str, name: &str| {
+        let metadata = json!({"name": object_name(name, 0), "namespace": namespace});
+        world.server.put(&DNS_NAME_RESOLVER, json!({"metadata": metadata, "spec": {"name": name}}));
+    };
+    world.dns.set("a.example.com.", &[(address(1), 300)]);
+    world.dns.set("b.example.com.", &[(address(2), 300)]);
+    put(&world, "openshift-ovn-kubernetes", "a.example.com.");
+    put(&world, "elsewhere", "b.example.com.");
+    let objects = |world: &World| {
+        let tell = |object: Value| {
+            let addresses = object["status"]["resolvedNames"][0]["resolvedAddresses"].as_array().map_or(0, Vec::len);
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+            format!("{namespace} {} {addresses}", object["spec"]["name"].as_str().unwrap_or_default())
+        };
+        let mut all: Vec<String> = world.server.all(&DNS_NAME_RESOLVER).into_iter().map(tell).collect();
+        all.sort();
+        all
+    };
+    let mut world = world.start();
+    world.simulation.run_for(2 * SECOND);
+    let expected =
+        ["elsewhere b.example.com. 0", "namewall b.example.com. 1", "openshift-ovn-kubernetes a.example.com. 1"];
+    assert_eq!(objects(&world), expected);
+    // One that comes later takes the place of ours.
+    put(&world, "openshift-ovn-kubernetes", "b.example.com.");
+    world.simulation.run_for(10 * SECOND);
+    let later = [expected[0], "openshift-ovn-kubernetes a.example.com. 1", "openshift-ovn-kubernetes b.example.com. 1"];
+    assert_eq!(objects(&world), later);
+    // Another's object is not ours to delete, also when no rule has the name any more.
+    world.firewall(&["c.example.com"]);
+    world.simulation.run_for(10 * SECOND);
+    assert_eq!(objects(&world).len(), 4);
 }
 
 #[test]

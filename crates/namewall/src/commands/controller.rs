@@ -56,6 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let settings = Settings {
         namespace: namespace.clone(),
+        other_namespaces: args.names_namespace.iter().filter(|name| **name != namespace).cloned().collect(),
         whose: if args.all_names { Whose::All } else { Whose::EgressFirewalls },
         resolvers: args.resolver.iter().map(|server| server.0).collect(),
         service: args.dns_service.clone(),
