@@ -1,5 +1,6 @@
 //! Names that pods of this node have opened while it could not write to the objects that they belong to: the API server
-//! is away or refuses writes. Nobody else looks them up, so this node does, before their leases end (S8.7).
+//! is away or refuses writes. No other node and no controller knows them, so this node looks them up before their
+//! leases end (S8.7).
 
 use crate::sharing::PublishedName;
 use namewall_policy::domain::DomainPattern;

@@ -75,13 +75,13 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<ExitCode> {
         Http::new([], NOT_READY)
     })?;
     let table = options.config().table;
-    // If the kernel does not answer, its rules are left as they are.
-    // It is asked once: nobody else makes or removes these rules while the agent waits.
-    let has_rules = std::cell::OnceCell::new();
+    // The kernel's answer is kept: no other process makes or removes these rules while the agent waits. While it does
+    // not answer, its rules are left as they are, and it is asked again.
+    let answer = std::cell::OnceCell::new();
     let has_rules = || {
         let settings = NftSettings { table: table.clone(), ..NftSettings::default() };
-        let read = || Nft::open(settings).and_then(|mut nft| nft.is_enforcing()).unwrap_or(true);
-        *has_rules.get_or_init(read)
+        let ask = || Nft::open(settings).and_then(|mut nft| nft.is_enforcing());
+        answer.get().copied().or_else(|| ask().ok().map(|has_rules| *answer.get_or_init(|| has_rules))).unwrap_or(true)
     };
     let wait = WaitForCluster {
         signals: &signals,
